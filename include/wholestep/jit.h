@@ -1,0 +1,124 @@
+// jit: turns any function of tensors into one compiled call. State of the named objects (models, optimizers, Scalars) becomes
+// inputs, is donated and written back.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "wholestep/tensor.h"
+
+namespace ws {
+
+/// Anything that owns Variables a step may read or write.
+class Stateful {
+ public:
+  virtual ~Stateful() = default;
+  /// Appends every Variable, each once, in a stable order.
+  virtual void collect_state(std::vector<Variable>& into) const = 0;
+};
+
+struct JitOptions {
+  std::string name = "step";
+  int num_threads = 0;          // 0: the process's setting (flag THREADS)
+  bool donate = true;
+  bool announce_recompiles = true;
+};
+
+struct CostAnalysis {
+  double flops = 0, bytes = 0;
+  int num_kernels = 0;
+};
+
+struct MemoryAnalysis {
+  int64_t argument_bytes = 0, output_bytes = 0, temporary_bytes = 0, peak_bytes = 0, donated_bytes = 0;
+  int64_t arena_bytes = 0;      // as allocated; equals temporary_bytes
+};
+
+/// One compiled function: programs by input shapes. Not copyable; one thread calls it at a time.
+class Compiled {
+ public:
+  using Function = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
+  Compiled(Function function, std::vector<Variable> state, JitOptions options);
+  ~Compiled();
+  Compiled(Compiled&&) noexcept;
+  std::vector<Tensor> operator()(std::span<const Tensor> inputs);
+  /// Fast form: outputs are written into `outputs` (resized), reusing its memory where no other handle shares it.
+  void run(std::span<const Tensor> inputs, std::vector<Tensor>& outputs);
+  /// Compiles for these inputs without running.
+  void prepare(std::span<const Tensor> inputs);
+
+  int compile_count() const;
+  double compile_seconds() const;       // trace to machine code, of the last compile
+  CostAnalysis cost_analysis() const;   // of the last program used; an Error before the first
+  MemoryAnalysis memory_analysis() const;
+  std::string dtype_report() const;
+  std::string as_text() const;          // the IR, after passes
+  std::string program_text() const;     // kernels and the arena map
+  struct KernelProfile {
+    std::string name, path;
+    double ns = 0, flops = 0, bytes = 0;
+  };
+  /// Runs once more per kernel, timed (state advances as in any call).
+  std::vector<KernelProfile> profile(std::span<const Tensor> inputs);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+namespace detail {
+inline std::vector<Tensor> as_list(Tensor t) { return {std::move(t)}; }
+inline std::vector<Tensor> as_list(std::vector<Tensor> t) { return t; }
+inline std::vector<Tensor> as_list(std::tuple<Tensor, Tensor> t) { return {std::get<0>(t), std::get<1>(t)}; }
+inline void as_result(std::vector<Tensor>& from, Tensor& to) { to = from[0]; }
+inline void as_result(std::vector<Tensor>& from, std::vector<Tensor>& to) { to = from; }
+inline void as_result(std::vector<Tensor>& from, std::tuple<Tensor, Tensor>& to) { to = {from[0], from[1]}; }
+void collect(const Stateful& object, std::vector<Variable>& into);
+void collect(const Scalar& object, std::vector<Variable>& into);
+void collect(const Variable& object, std::vector<Variable>& into);
+
+template <class F> struct Signature : Signature<decltype(&F::operator())> {};
+template <class R, class C, class... A> struct Signature<R (C::*)(A...) const> {
+  using Result = R;
+  static constexpr size_t kArity = sizeof...(A);
+};
+template <class R, class C, class... A> struct Signature<R (C::*)(A...)> : Signature<R (C::*)(A...) const> {};
+
+template <class F, size_t... I>
+std::vector<Tensor> call(F& f, std::span<const Tensor> in, std::index_sequence<I...>) { return as_list(f(in[I]...)); }
+}  // namespace detail
+
+/// A Compiled with the C++ signature of the function it came from.
+template <class Result>
+class CompiledFunction : public Compiled {
+ public:
+  using Compiled::Compiled;
+  template <class... T>
+  Result operator()(const T&... inputs) {
+    const Tensor list[] = {inputs..., Tensor()};
+    Compiled::run({list, sizeof...(T)}, outputs_);
+    Result result;
+    detail::as_result(outputs_, result);
+    return result;
+  }
+
+ private:
+  std::vector<Tensor> outputs_;
+};
+
+/// `auto step = ws::jit([&](const Tensor& x, const Tensor& y) { ... return loss; }, model, optimizer);`
+/// The function takes Tensors and returns a Tensor, a vector of them, or a tuple of two.
+template <class F, class... State>
+auto jit(F function, const State&... state) {
+  using Sig = detail::Signature<F>;
+  std::vector<Variable> variables;
+  (detail::collect(state, variables), ...);
+  auto erased = [f = std::move(function)](std::span<const Tensor> in) mutable {
+    return detail::call(f, in, std::make_index_sequence<Sig::kArity>());
+  };
+  return CompiledFunction<typename Sig::Result>(std::move(erased), std::move(variables), JitOptions{});
+}
+
+}  // namespace ws

@@ -1,0 +1,38 @@
+// fp32 GEMM, C = A B, batched, any strides of A and B, under the numerics contract: k in blocks of 512, one ascending FMA chain
+// from +0 inside a block, block sums added ascending. Bits do not depend on ISA, threads, tiles or holes.
+#pragma once
+#include <cstdint>
+
+#include "support/parallel.h"
+
+namespace ws::cpu {
+
+enum class GemmIsa : uint8_t { portable, avx2, avx512 };   // portable: std::fma, for tests and as the definition
+
+/// Takes one finished macro tile, in fp32: rows m0..m0+mc, columns n0..n0+nc of batch item `batch` at tile[i*ld + j].
+using StoreHole = void (*)(void* context, float* tile, int64_t ld, int64_t batch, int64_t m0, int64_t n0, int64_t mc, int64_t nc, int worker);
+/// Fills dst[i*ld + j] with rows row0.. and columns col0.. of the operand (A: rows are m, columns k; B: rows are k, columns n).
+using PackHole = void (*)(void* context, float* dst, int64_t ld, int64_t batch, int64_t row0, int64_t col0, int64_t rows, int64_t cols, int worker);
+
+struct GemmOperand {
+  const float* data = nullptr;       // ignored where a hole is set
+  int64_t row_stride = 0, col_stride = 0, batch_stride = 0;   // elements
+  PackHole hole = nullptr;
+  void* context = nullptr;
+};
+
+struct Gemm {
+  int64_t batch = 1, m = 0, n = 0, k = 0;   // any may be 0 (k = 0 gives +0)
+  GemmOperand a, b;
+  float* c = nullptr;                       // may be null where a store hole is set
+  int64_t c_row_stride = 0, c_batch_stride = 0;
+  StoreHole store = nullptr;                // then C is not written
+  void* store_context = nullptr;
+};
+
+/// Bytes of 64-byte aligned workspace that gemm() wants (0 for the tiny sizes that run without packing).
+int64_t gemm_workspace_bytes(const Gemm& g, GemmIsa isa, int num_threads);
+/// Allocates nothing. Small products run on the calling thread alone.
+void gemm(const Gemm& g, GemmIsa isa, void* workspace, Workers& workers);
+
+}  // namespace ws::cpu

@@ -1,0 +1,96 @@
+// Program: what a graph becomes before memory and machine code: buffers, and kernel calls in execution order.
+// Any backend (CPU now, a GPU later) runs this and nothing else.
+#pragma once
+#include <array>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ir/graph.h"
+#include "schedule/loop_kernel.h"
+
+namespace ws {
+
+/// A strided window on a buffer, in elements.
+struct View {
+  int buffer = -1;
+  int64_t offset = 0;
+  Shape dims;
+  std::array<int64_t, kMaxRank> strides{};
+};
+
+struct Buffer {
+  enum class Role : uint8_t { kInput, kOutput, kTemporary };
+  Role role = Role::kTemporary;
+  DType dtype = DType::f32;
+  int64_t num_elements = 0;
+  int index = -1;           // which graph input or output
+  int alias_of = -1;        // a donated output lives in this input buffer
+  std::string name;         // of the value, for maps and messages
+  int64_t num_bytes() const { return num_elements * static_cast<int64_t>(size_of(dtype)); }
+};
+
+/// A LoopKernel with its sizes.
+struct LoopCall {
+  std::shared_ptr<const LoopKernel> kernel;   // shared: calls of equal structure
+  std::vector<int64_t> dims;                  // [rank]
+  std::vector<View> accesses;                 // dims of each = `dims` (stride 0 where broadcast); buffer -1: the GEMM tile of a hole
+  std::vector<std::array<int64_t, 2>> folds;  // [accesses] count, stride
+  std::vector<int64_t> scalars;               // bits
+};
+
+/// C = A B (batched). Where `store` is set it receives each finished tile (access with buffer -1) and C is written only by it.
+struct GemmCall {
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+  View a, b, c;                               // dims [batch, m, k], [batch, k, n], [batch, m, n]; any strides for a and b, unit inner stride for c
+  std::unique_ptr<LoopCall> store;
+  int workspace = -1;                         // temporary buffer for packing, or -1
+};
+
+/// Structural ops that are one library routine each: attention, gather, scatter_add, concatenate, pad, checks, copies.
+struct LibraryCall {
+  const OpDef* op = nullptr;                  // nullptr: a strided copy of views[0] to views[1]
+  Attrs attrs;
+  std::vector<View> views;                    // inputs, then results
+  int workspace = -1;
+};
+
+struct KernelCall {
+  std::variant<LoopCall, GemmCall, LibraryCall> what;
+  std::string name;                           // "gemm+add+relu", "rows:rms_norm"...
+  std::string path;                           // layer path of the first node
+  std::string reason;                         // why it was cut here (EXPLAIN=fusion)
+  std::vector<int> nodes;                     // nodes of the graph that it computes
+  std::vector<int> reads, writes;             // buffers
+  /// Pairs (write, read): same elements in the same order, so the write may take over the read's memory if that dies here.
+  std::vector<std::array<int, 2>> in_place;
+  Cost cost;
+};
+
+struct Program {
+  std::string name;
+  std::vector<Buffer> buffers;
+  std::vector<KernelCall> calls;
+  std::vector<int> input_buffers;             // by graph input
+  std::vector<View> outputs;                  // by graph output: dense views
+  std::vector<Type> output_types;
+};
+
+/// How inputs lie in memory where not dense (the loop's views). Empty: all dense.
+struct InputLayout {
+  int64_t offset = 0;
+  std::array<int64_t, kMaxRank> strides{};
+};
+
+/// Lowers and fuses. `workers` sizes GEMM workspaces. Throws InternalError for a graph that does not verify.
+struct ScheduleOptions {
+  bool fuse = true;
+  int num_threads = 1;
+  std::vector<InputLayout> input_layouts;
+};
+Program schedule(const Graph& graph, const ScheduleOptions& options);
+/// Text for DUMP and `inspect`.
+std::string print(const Program& program);
+
+}  // namespace ws
