@@ -1,0 +1,53 @@
+// Executable: a graph made ready to run on the process's backend: schedule, memory plan, machine code, arena.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "memory/plan.h"
+#include "schedule/program.h"
+
+namespace ws {
+
+struct ExecutableOptions {
+  bool fuse = true;
+  int num_threads = 1;
+  std::vector<InputLayout> input_layouts;   // empty: all inputs dense
+};
+
+class Executable {
+ public:
+  /// `graph` has been through the passes. Throws ws::Error where the machine lacks memory or an instruction set.
+  static std::unique_ptr<Executable> compile(const Graph& graph, const ExecutableOptions& options);
+  ~Executable();
+
+  /// `inputs` by graph input (base of the storage; the layout's offset is added here), `outputs` by graph output, nullptr where
+  /// donated. Allocates nothing (the arena is allocated at the first run). Throws RuntimeError for a check that fired: then no
+  /// donated input has been written.
+  void run(void* const* inputs, void* const* outputs);
+  /// The same on one kernel after the other, calling observe(call, nanoseconds).
+  void run_observed(void* const* inputs, void* const* outputs, const std::function<void(int, double)>& observe);
+
+  const Graph& graph() const { return graph_; }
+  const Program& program() const { return *program_; }
+  const MemoryPlan& plan() const { return plan_; }
+  /// Arena plus per-thread scratch, as allocated.
+  int64_t temporary_bytes() const;
+  int num_threads() const { return options_.num_threads; }
+
+ private:
+  Executable() = default;
+  void ensure_arena();
+  [[noreturn]] void throw_check(const StepStatus& status) const;
+  Graph graph_;
+  ExecutableOptions options_;
+  std::shared_ptr<const Program> program_;
+  MemoryPlan plan_;
+  std::unique_ptr<DeviceProgram> device_;
+  Workers* workers_ = nullptr;
+  void* arena_ = nullptr;
+};
+
+}  // namespace ws
