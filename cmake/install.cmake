@@ -1,0 +1,16 @@
+# `cmake --install`: the public headers, the static library, the program, and what find_package(wholestep) reads.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+if(TARGET wholestep)
+  set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/wholestep)
+  install(DIRECTORY include/wholestep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(TARGETS wholestep EXPORT wholestepTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  if(TARGET wholestep_cli)
+    install(TARGETS wholestep_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+  install(EXPORT wholestepTargets NAMESPACE wholestep:: DESTINATION ${package_dir})
+  configure_package_config_file(cmake/wholestepConfig.cmake.in ${CMAKE_BINARY_DIR}/wholestepConfig.cmake INSTALL_DESTINATION ${package_dir})
+  write_basic_package_version_file(${CMAKE_BINARY_DIR}/wholestepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+  install(FILES ${CMAKE_BINARY_DIR}/wholestepConfig.cmake ${CMAKE_BINARY_DIR}/wholestepConfigVersion.cmake cmake/FindLLVM19.cmake
+    DESTINATION ${package_dir})
+endif()
