@@ -1,0 +1,18 @@
+// Ctrl-C as a flag: long work asks between steps whether it should end, saves what it has, and returns.
+#pragma once
+
+namespace ws {
+
+/// While it lives, the first SIGINT or SIGTERM only sets a flag; a second one ends the process as usual.
+class InterruptGuard {
+ public:
+  InterruptGuard();
+  ~InterruptGuard();
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+};
+
+/// Whether a guarded signal arrived.
+bool interrupted();
+
+}  // namespace ws

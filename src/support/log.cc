@@ -1,0 +1,43 @@
+#include "support/log.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+
+namespace ws {
+namespace {
+std::mutex sink_mutex;
+std::function<void(std::string_view)>& sink() {
+  static std::function<void(std::string_view)> instance;
+  return instance;
+}
+}  // namespace
+
+void write_note(std::string_view text) {
+  std::lock_guard lock(sink_mutex);
+  if (sink()) return sink()(text);
+  std::string line = fmt::format("wholestep: {}\n", text);
+  for (size_t done = 0; done < line.size();) {
+    ssize_t n = ::write(STDERR_FILENO, line.data() + done, line.size() - done);
+    if (n <= 0) return;
+    done += static_cast<size_t>(n);
+  }
+}
+
+void set_note_sink(std::function<void(std::string_view)> to) {
+  std::lock_guard lock(sink_mutex);
+  sink() = std::move(to);
+}
+
+void dump(std::string_view name, std::string_view text) {
+  if (flags().dump.empty()) return;
+  std::error_code problem;
+  std::filesystem::create_directories(flags().dump, problem);
+  std::ofstream file(std::filesystem::path(flags().dump) / name, std::ios::binary);
+  file << text;
+  if (!file.flush()) note("cannot write {}/{}", flags().dump, name);
+}
+
+}  // namespace ws

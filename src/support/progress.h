@@ -1,0 +1,45 @@
+// Progress of long work: one line redrawn on a terminal (bar, rate, remaining time, loss), plain lines now and then elsewhere.
+// Writes to stderr, so that stdout stays for results.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace ws {
+
+class Progress {
+ public:
+  /// `total` steps of `unit` ("steps"); each step is worth `items_per_step` of `item` ("tokens") in the rate. Empty item: steps.
+  Progress(std::string title, int64_t total, std::string item = {}, double items_per_step = 1);
+  /// Ends the terminal line if finish() was not called.
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// `done` steps are done; the latest loss or NaN. Draws at most ten times a second (every ten seconds off a terminal).
+  void update(int64_t done, double loss);
+  /// Draws the last state and ends the line.
+  void finish();
+  /// Whether a new redraw is due: ask before reading a loss back, which waits for the step.
+  bool due() const;
+
+  /// The line as drawn, without the carriage return; a pure function for tests.
+  static std::string line(const std::string& title, int64_t done, int64_t total, double seconds, double loss, const std::string& item,
+                          double items_per_step, bool with_bar);
+
+ private:
+  void draw(bool last);
+  using Clock = std::chrono::steady_clock;
+  std::string title_, item_;
+  int64_t total_, done_ = 0;
+  double items_per_step_, loss_;
+  bool terminal_, open_ = false;
+  Clock::time_point start_, last_draw_;
+};
+
+/// 1234567.0 -> "1.23 M", for rates and sizes in tables.
+std::string human(double value);
+/// 75.2 -> "1:15", 8000 -> "2:13:20".
+std::string human_time(double seconds);
+
+}  // namespace ws

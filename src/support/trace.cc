@@ -1,0 +1,79 @@
+#include "support/trace.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "support/error.h"
+#include "support/flags.h"
+#include "support/log.h"
+
+namespace ws {
+namespace {
+
+struct Event {
+  std::string name, category, arguments;
+  int64_t begin_ns, end_ns;
+  long thread;
+};
+
+// Leaked on purpose: threads may still add events while the process exits.
+struct Recorder {
+  std::mutex mutex;
+  std::vector<Event> events;
+  Recorder() {
+    std::atexit([] {
+      try {
+        flush_trace();
+      } catch (const std::exception& problem) {
+        write_note(problem.what());
+      }
+    });
+  }
+};
+Recorder& recorder() {
+  static Recorder* instance = new Recorder;
+  return *instance;
+}
+
+std::string quoted(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+bool tracing() { return !flags().trace.empty(); }
+
+int64_t trace_now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void trace_event(std::string_view name, std::string_view category, int64_t begin_ns, int64_t end_ns, std::string arguments_json) {
+  Recorder& r = recorder();
+  std::lock_guard lock(r.mutex);
+  r.events.push_back({std::string(name), std::string(category), std::move(arguments_json), begin_ns, end_ns, ::syscall(SYS_gettid)});
+}
+
+void flush_trace() {
+  if (!tracing()) return;
+  Recorder& r = recorder();
+  std::lock_guard lock(r.mutex);
+  std::ofstream file(flags().trace, std::ios::binary);
+  file << "{\"traceEvents\":[";
+  for (size_t i = 0; i < r.events.size(); ++i) {
+    const Event& e = r.events[i];
+    file << fmt::format(R"({}{{"name":{},"cat":{},"ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{{}}}}})", i ? ",\n" : "\n",
+                        quoted(e.name), quoted(e.category), ::getpid(), e.thread, static_cast<double>(e.begin_ns) / 1e3,
+                        static_cast<double>(e.end_ns - e.begin_ns) / 1e3, e.arguments);
+  }
+  file << "\n],\"displayTimeUnit\":\"ns\"}\n";
+  if (!file.flush()) fail("cannot write the trace to {}", flags().trace);
+}
+
+}  // namespace ws
