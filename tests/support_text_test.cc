@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <csignal>
 #include <cmath>
+#include <csignal>
 #include <fstream>
 #include <sstream>
 
@@ -31,7 +31,8 @@ TEST(Log, PrintsFromItsLevelOn) {
 }
 
 TEST(Progress, LineHasRateTimeLeftAndLoss) {
-  EXPECT_EQ(Progress::line("train", 50, 200, 10, 1.23456, "tokens", 1000, false), "train 50/200  5.00 k tokens/s  0:30 left  loss 1.2346");
+  EXPECT_EQ(Progress::line("train", 50, 200, 10, 1.23456, "tokens", 1000, false),
+            "train 50/200  5.00 k tokens/s  0:30 left  loss 1.2346");
   EXPECT_EQ(Progress::line("train", 12, 24, 0, NAN, "", 1, true), "train [============            ] 12/24");
   EXPECT_EQ(Progress::line("train", 24, 24, 2, NAN, "", 1, false), "train 24/24  12 steps/s");
 }

@@ -48,16 +48,18 @@ FlagSpec make_spec(std::string name, std::string hint, std::string default_text,
 
 std::vector<FlagSpec> make_specs() {
   std::vector<FlagSpec> specs;
-#define WS_INTEGER(name, default_value, low, high, help)                                                         \
-  specs.push_back(make_spec(#name, #low ".." #high, #default_value, help,                                        \
+#define WS_INTEGER(name, default_value, low, high, help)                  \
+  specs.push_back(make_spec(#name, #low ".." #high, #default_value, help, \
                             [](Flags& f, std::string_view v, std::string_view s) { f.name = parse_integer(v, low, high, s); }));
-#define WS_TOGGLE(name, default_value, help)                                                                     \
-  specs.push_back(make_spec(#name, "0 or 1", (default_value) ? "1" : "0", help,                                  \
+#define WS_TOGGLE(name, default_value, help)                                    \
+  specs.push_back(make_spec(#name, "0 or 1", (default_value) ? "1" : "0", help, \
                             [](Flags& f, std::string_view v, std::string_view s) { f.name = parse_toggle(v, s); }));
 #define WS_TEXT(name, help) \
-  specs.push_back(make_spec(#name, "TEXT", "", help, [](Flags& f, std::string_view v, std::string_view) { f.name = std::string(v); }));
+  specs.push_back(          \
+      make_spec(#name, "TEXT", "", help, [](Flags& f, std::string_view v, std::string_view) { f.name = std::string(v); }));
 #define WS_LIST(name, help) \
-  specs.push_back(make_spec(#name, "A,B,..", "", help, [](Flags& f, std::string_view v, std::string_view) { f.name = parse_list(v); }));
+  specs.push_back(          \
+      make_spec(#name, "A,B,..", "", help, [](Flags& f, std::string_view v, std::string_view) { f.name = parse_list(v); }));
   WS_FLAGS(WS_INTEGER, WS_TOGGLE, WS_TEXT, WS_LIST)
 #undef WS_INTEGER
 #undef WS_TOGGLE

@@ -10,21 +10,21 @@
 namespace ws {
 
 // INTEGER(name, default, lowest, highest, help)  TOGGLE(name, default, help)  TEXT(name, help)  LIST(name, help): separated by commas
-#define WS_FLAGS(INTEGER, TOGGLE, TEXT, LIST)                                                                                 \
-  INTEGER(debug, 0, 0, 6,                                                                                                     \
-          "notes on stderr: 1 compiles and cache, 2 passes, 3 graphs, 4 programs and plans, 5 kernel bodies, 6 LLVM text")    \
-  TEXT(dump, "folder that receives graphs, programs, plans and machine code of each compile")                                 \
-  LIST(disable, "passes and rewrite rules to leave out")                                                                      \
-  INTEGER(verify, 0, 0, 3, "checks: 1 graphs and memory plans, 2 after every pass, 3 each kernel against the reference")      \
-  TOGGLE(poison, false, "fill freed arena memory with NaN and guard the ends of buffers")                                     \
-  TOGGLE(nan_check, false, "stop at the first kernel whose result holds a NaN or infinity, and name it")                      \
-  TOGGLE(check_trace, false, "trace compiled functions twice and name what differs")                                          \
-  TEXT(explain, "'fusion': why each kernel ends where it does")                                                               \
-  TEXT(trace, "file for a timeline of compiles and kernels (open it in Perfetto)")                                            \
-  TEXT(isa, "instruction set to use: avx2, avx512, avx512_bf16 or amx; default the best that the machine has")                \
-  INTEGER(threads, 0, 0, 1024, "threads of a step; 0: one a core that this process may use")                                  \
-  TOGGLE(cache, true, "keep machine code on disk between runs")                                                               \
-  TEXT(cache_dir, "folder of that cache and of staged corpora; default $XDG_CACHE_HOME/wholestep or ~/.cache/wholestep")      \
+#define WS_FLAGS(INTEGER, TOGGLE, TEXT, LIST)                                                                              \
+  INTEGER(debug, 0, 0, 6,                                                                                                  \
+          "notes on stderr: 1 compiles and cache, 2 passes, 3 graphs, 4 programs and plans, 5 kernel bodies, 6 LLVM text") \
+  TEXT(dump, "folder that receives graphs, programs, plans and machine code of each compile")                              \
+  LIST(disable, "passes and rewrite rules to leave out")                                                                   \
+  INTEGER(verify, 0, 0, 3, "checks: 1 graphs and memory plans, 2 after every pass, 3 each kernel against the reference")   \
+  TOGGLE(poison, false, "fill freed arena memory with NaN and guard the ends of buffers")                                  \
+  TOGGLE(nan_check, false, "stop at the first kernel whose result holds a NaN or infinity, and name it")                   \
+  TOGGLE(check_trace, false, "trace compiled functions twice and name what differs")                                       \
+  TEXT(explain, "'fusion': why each kernel ends where it does")                                                            \
+  TEXT(trace, "file for a timeline of compiles and kernels (open it in Perfetto)")                                         \
+  TEXT(isa, "instruction set to use: avx2, avx512, avx512_bf16 or amx; default the best that the machine has")             \
+  INTEGER(threads, 0, 0, 1024, "threads of a step; 0: one a core that this process may use")                               \
+  TOGGLE(cache, true, "keep machine code on disk between runs")                                                            \
+  TEXT(cache_dir, "folder of that cache and of staged corpora; default $XDG_CACHE_HOME/wholestep or ~/.cache/wholestep")   \
   TOGGLE(time_passes, false, "print the time of each pass and of code generation")
 
 struct Flags {
@@ -45,9 +45,9 @@ struct Flags {
 const Flags& flags();
 
 struct FlagSpec {
-  std::string name;         // "nan_check"; the environment's is WHOLESTEP_NAN_CHECK, the option's --nan-check
+  std::string name;  // "nan_check"; the environment's is WHOLESTEP_NAN_CHECK, the option's --nan-check
   std::string environment, option;
-  std::string value_hint;   // "0..6", "0 or 1", "TEXT", "A,B,.."
+  std::string value_hint;  // "0..6", "0 or 1", "TEXT", "A,B,.."
   std::string default_text;
   std::string help;
   std::function<void(Flags&, std::string_view value, std::string_view source)> set;

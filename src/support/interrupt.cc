@@ -14,7 +14,7 @@ InterruptGuard::InterruptGuard() {
   signal_seen = 0;
   struct sigaction action = {};
   action.sa_handler = remember;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);   // the second signal does what it did before
+  action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second signal does what it did before
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, &previous_int);
   sigaction(SIGTERM, &action, &previous_term);

@@ -55,7 +55,7 @@ Json parse_json(std::string_view text, const std::string& name) {
   try {
     value = Json::parse(text, std::ref(checker));
   } catch (const nlohmann::json::parse_error& problem) {
-    std::string what = problem.what();   // "[json.exception...] parse error at line 1, column 2: syntax error ..."
+    std::string what = problem.what();  // "[json.exception...] parse error at line 1, column 2: syntax error ..."
     size_t cut = what.find(": ", what.find("column"));
     fail_at(text, problem.byte > 0 ? problem.byte - 1 : 0, name, cut == std::string::npos ? what : what.substr(cut + 2));
   }

@@ -28,7 +28,7 @@ void dump(std::string_view name, std::string_view text);
 
 }  // namespace ws
 
-#define WS_LOG(level, ...)                                            \
-  do {                                                                \
-    if (::ws::flags().debug >= (level)) ::ws::note(__VA_ARGS__);      \
+#define WS_LOG(level, ...)                                       \
+  do {                                                           \
+    if (::ws::flags().debug >= (level)) ::ws::note(__VA_ARGS__); \
   } while (0)

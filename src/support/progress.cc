@@ -31,13 +31,8 @@ std::string human_time(double seconds) {
 }
 
 Progress::Progress(std::string title, int64_t total, std::string item, double items_per_step)
-    : title_(std::move(title)),
-      item_(std::move(item)),
-      total_(total),
-      items_per_step_(items_per_step),
-      loss_(std::numeric_limits<double>::quiet_NaN()),
-      terminal_(::isatty(STDERR_FILENO) == 1),
-      start_(Clock::now()),
+    : title_(std::move(title)), item_(std::move(item)), total_(total), items_per_step_(items_per_step),
+      loss_(std::numeric_limits<double>::quiet_NaN()), terminal_(::isatty(STDERR_FILENO) == 1), start_(Clock::now()),
       last_draw_(start_) {}
 
 Progress::~Progress() {
@@ -59,14 +54,15 @@ void Progress::finish() {
   open_ = false;
 }
 
-std::string Progress::line(const std::string& title, int64_t done, int64_t total, double seconds, double loss, const std::string& item,
-                           double items_per_step, bool with_bar) {
+std::string Progress::line(const std::string& title, int64_t done, int64_t total, double seconds, double loss,
+                           const std::string& item, double items_per_step, bool with_bar) {
   double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
   std::string out = title;
   if (with_bar) {
     constexpr int kWidth = 24;
     int filled = total > 0 ? static_cast<int>(std::min<int64_t>(done, total) * kWidth / total) : 0;
-    out += fmt::format(" [{}{}]", std::string(static_cast<size_t>(filled), '='), std::string(static_cast<size_t>(kWidth - filled), ' '));
+    out += fmt::format(" [{}{}]", std::string(static_cast<size_t>(filled), '='),
+                       std::string(static_cast<size_t>(kWidth - filled), ' '));
   }
   out += total > 0 ? fmt::format(" {}/{}", done, total) : fmt::format(" {}", done);
   if (rate > 0) out += fmt::format("  {} {}/s", human(rate * items_per_step), item.empty() ? "steps" : item);

@@ -24,8 +24,8 @@ class Progress {
   bool due() const;
 
   /// The line as drawn, without the carriage return; a pure function for tests.
-  static std::string line(const std::string& title, int64_t done, int64_t total, double seconds, double loss, const std::string& item,
-                          double items_per_step, bool with_bar);
+  static std::string line(const std::string& title, int64_t done, int64_t total, double seconds, double loss,
+                          const std::string& item, double items_per_step, bool with_bar);
 
  private:
   void draw(bool last);

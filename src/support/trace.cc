@@ -57,7 +57,8 @@ int64_t trace_now_ns() {
 void trace_event(std::string_view name, std::string_view category, int64_t begin_ns, int64_t end_ns, std::string arguments_json) {
   Recorder& r = recorder();
   std::lock_guard lock(r.mutex);
-  r.events.push_back({std::string(name), std::string(category), std::move(arguments_json), begin_ns, end_ns, ::syscall(SYS_gettid)});
+  r.events.push_back(
+      {std::string(name), std::string(category), std::move(arguments_json), begin_ns, end_ns, ::syscall(SYS_gettid)});
 }
 
 void flush_trace() {
@@ -68,9 +69,9 @@ void flush_trace() {
   file << "{\"traceEvents\":[";
   for (size_t i = 0; i < r.events.size(); ++i) {
     const Event& e = r.events[i];
-    file << fmt::format(R"({}{{"name":{},"cat":{},"ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{{}}}}})", i ? ",\n" : "\n",
-                        quoted(e.name), quoted(e.category), ::getpid(), e.thread, static_cast<double>(e.begin_ns) / 1e3,
-                        static_cast<double>(e.end_ns - e.begin_ns) / 1e3, e.arguments);
+    file << fmt::format(R"({}{{"name":{},"cat":{},"ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{{}}}}})",
+                        i ? ",\n" : "\n", quoted(e.name), quoted(e.category), ::getpid(), e.thread,
+                        static_cast<double>(e.begin_ns) / 1e3, static_cast<double>(e.end_ns - e.begin_ns) / 1e3, e.arguments);
   }
   file << "\n],\"displayTimeUnit\":\"ns\"}\n";
   if (!file.flush()) fail("cannot write the trace to {}", flags().trace);
