@@ -1,0 +1,207 @@
+// Layers. Each takes (parent, name, sizes..., options), names its parameters as torch does (weight, bias), and checks its
+// input: an Error names the layer's path, the shapes and the fix. C is features, T positions, B the batch, H heads, D features a head.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "wholestep/module.h"
+
+namespace ws {
+
+// ---- activations ----
+
+enum class Activation : uint8_t { relu, tanh, sigmoid, gelu, gelu_tanh, silu };
+Tensor activate(Activation kind, const Tensor& x);
+std::string_view name_of(Activation kind);
+/// Throws an Error that lists the known words.
+Activation activation_from_name(std::string_view name);
+
+/// An elementwise activation as a layer.
+template <Activation kind>
+class ActivationLayer final : public Module {
+ public:
+  using Module::Module;
+  Tensor forward(const Tensor& x) const override { return activate(kind, x); }
+};
+using ReLU = ActivationLayer<Activation::relu>;
+using Tanh = ActivationLayer<Activation::tanh>;
+using Sigmoid = ActivationLayer<Activation::sigmoid>;
+using GELU = ActivationLayer<Activation::gelu>;            ///< exact (erf)
+using GELUTanh = ActivationLayer<Activation::gelu_tanh>;   ///< the tanh form
+using SiLU = ActivationLayer<Activation::silu>;
+
+// ---- linear maps and tables ----
+
+struct LinearOptions {
+  bool bias = true;
+  Initializer weight_init = init::truncated_lecun_normal();
+};
+
+/// x [.., in] -> x * weight [in, out] + bias [out].
+class Linear final : public Module {
+ public:
+  Linear(Module& parent, const std::string& name, int64_t in, int64_t out, const LinearOptions& options = {});
+  Tensor forward(const Tensor& x) const override;
+  Parameter weight, bias;   // bias undefined where the options say none
+};
+
+/// ids i32 [..] -> rows of weight [count, width]. An id outside [0, count) stops the step with an error.
+class Embedding final : public Module {
+ public:
+  Embedding(Module& parent, const std::string& name, int64_t count, int64_t width, const Initializer& initializer = init::normal(0.02));
+  Tensor forward(const Tensor& ids) const override;
+  Parameter weight;
+};
+
+// ---- norms, over the last axis, in fp32 ----
+
+/// (x - mean) / sqrt(variance + eps) * weight + bias, variance of the differences (two passes), biased.
+class LayerNorm final : public Module {
+ public:
+  LayerNorm(Module& parent, const std::string& name, int64_t width, double eps = 1e-5);
+  Tensor forward(const Tensor& x) const override;
+  Parameter weight, bias;
+
+ private:
+  double eps_;
+};
+
+/// x / sqrt(mean(x^2) + eps) * weight.
+class RMSNorm final : public Module {
+ public:
+  RMSNorm(Module& parent, const std::string& name, int64_t width, double eps = 1e-6);
+  Tensor forward(const Tensor& x) const override;
+  Parameter weight;
+
+ private:
+  double eps_;
+};
+
+struct BatchNormOptions {
+  double momentum = 0.1;           ///< weight of the new value in the running statistics
+  double eps = 1e-5;
+  bool unbiased_running = true;    ///< what is stored; the batch itself is always normalised with the biased variance
+};
+
+/// Normalises each feature (last axis) over all other axes: by the batch's statistics in training, by the running ones else.
+class BatchNorm final : public Module {
+ public:
+  BatchNorm(Module& parent, const std::string& name, int64_t width, const BatchNormOptions& options = {});
+  Tensor forward(const Tensor& x) const override;
+  Parameter weight, bias;
+  Buffer running_mean, running_var;
+
+ private:
+  BatchNormOptions options_;
+};
+
+// ---- attention ----
+
+enum class RopePairs : uint8_t { interleaved, half_split };   ///< (2i, 2i+1), or (i, i + D/2)
+
+/// Rotary position embedding (Su et al. 2021): pair i at position t turns by t * base^(-2i/D). A light handle: copies share
+/// the tables, so that all blocks of a model read the same ones.
+class Rope {
+ public:
+  Rope(int64_t max_len, int64_t head_dim, RopePairs pairs = RopePairs::interleaved, double base = 10000);
+  /// x [B,T,H,D] -> same. Error where T exceeds max_len.
+  Tensor operator()(const Tensor& x) const;
+
+ private:
+  RopePairs pairs_;
+  Tensor cos_, sin_;   // interleaved: [max_len, 1, D], the sine signed -, +; half-split: [max_len, 1, D/2]
+};
+
+struct SelfAttentionOptions {
+  bool causal = false;
+  bool bias = false;                 ///< of both projections
+  std::optional<Rope> rope = {};
+  Initializer weight_init = init::truncated_lecun_normal();
+};
+
+/// x [B,T,C] -> [B,T,C]. One fused projection `qkv` of weight [C, 3C] (q, k, v side by side, each H x D), then `out`.
+class SelfAttention final : public Module {
+ public:
+  SelfAttention(Module& parent, const std::string& name, int64_t width, int64_t heads, const SelfAttentionOptions& options = {});
+  Tensor forward(const Tensor& x) const override;
+  Linear qkv, out;
+
+ private:
+  int64_t width_, heads_;
+  SelfAttentionOptions options_;
+};
+
+// ---- feed-forward ----
+
+struct FeedForwardOptions {
+  Activation activation = Activation::relu;
+  bool gated = false;                ///< down(activation(gate(x)) * up(x)) in place of down(activation(up(x))); SwiGLU with silu
+  bool bias = true;
+  Initializer weight_init = init::truncated_lecun_normal();
+};
+
+/// The width that gives a gated feed-forward the parameters of an ungated one of 4*width: round(8*width/3).
+int64_t swiglu_width(int64_t width);
+
+/// x [.., C] -> [.., C] through `hidden` features.
+class FeedForward final : public Module {
+ public:
+  FeedForward(Module& parent, const std::string& name, int64_t width, int64_t hidden, const FeedForwardOptions& options = {});
+  Tensor forward(const Tensor& x) const override;
+
+ private:
+  Activation activation_;
+  std::unique_ptr<Linear> gate_;     // only where gated
+  Linear up_, down_;
+};
+
+// ---- transformer block ----
+
+enum class NormKind : uint8_t { layer, rms };
+/// A LayerNorm or RMSNorm.
+LayerFactory norm_layer(NormKind kind, int64_t width, double eps);
+
+/// attention and feed_forward with a norm and a residual each:
+/// pre-norm x + f(norm(x)), post-norm norm(x + f(x)).
+class TransformerBlock final : public Module {
+ public:
+  TransformerBlock(Module& parent, const std::string& name, const LayerFactory& attention, const LayerFactory& feed_forward,
+                   const LayerFactory& norm, bool pre_norm);
+  Tensor forward(const Tensor& x) const override;
+
+ private:
+  bool pre_norm_;
+  std::unique_ptr<Module> norm1_, attention_, norm2_, feed_forward_;
+};
+
+// ---- positions and pooling ----
+
+/// x [B,T,C] -> x + table[0..T): sine at even, cosine at odd columns of pair frequency 10000^(-2i/C). Not trained.
+class SinusoidalPositions final : public Module {
+ public:
+  SinusoidalPositions(Module& parent, const std::string& name, int64_t max_len, int64_t width);
+  Tensor forward(const Tensor& x) const override;
+
+ private:
+  Tensor table_;   // [max_len, C]
+};
+
+/// x [B,T,C] -> x + weight[0..T), trained.
+class LearnedPositions final : public Module {
+ public:
+  LearnedPositions(Module& parent, const std::string& name, int64_t max_len, int64_t width, const Initializer& initializer = init::normal(0.02));
+  Tensor forward(const Tensor& x) const override;
+  Parameter weight;
+};
+
+/// x [B,T,C] -> [B,C].
+class MeanOverTime final : public Module {
+ public:
+  using Module::Module;
+  Tensor forward(const Tensor& x) const override;
+};
+
+}  // namespace ws
