@@ -98,6 +98,10 @@ Tensor concatenate(const std::vector<Tensor>& parts, int axis);
 Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a = false, bool transpose_b = false);
 /// table [R, ...], indices i32 [...] -> [indices..., row...]. Indices outside [0, R) stop the step with an error.
 Tensor gather(const Tensor& table, const Tensor& indices, const std::string& what = "index");
+/// i32 x, passed through; a value outside [low, high) stops the step with an error that names `what`, the value and the range.
+Tensor check_range(const Tensor& x, int64_t low, int64_t high, const std::string& what);
+/// Scalar x, passed through; NaN or an infinity stops the step with an error that names `what`.
+Tensor check_finite(const Tensor& x, const std::string& what);
 /// q [B,T,H,D], k and v [B,S,H,D] -> [B,T,H,D]; scale defaults to 1/sqrt(D).
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, std::optional<double> scale = {});
 Tensor silu(const Tensor& x);
