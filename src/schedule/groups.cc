@@ -1,0 +1,322 @@
+#include "schedule/groups.h"
+
+#include <algorithm>
+
+#include "support/error.h"
+
+namespace ws {
+
+ReduceShape reduce_shape(const Graph& graph, const Node& node) {
+  const Shape& shape = graph.type_of(node.inputs[0]).shape;
+  const auto first = static_cast<int>(node.attrs.integer("first_axis"));
+  const auto last = first + static_cast<int>(node.attrs.integer("num_axes"));
+  ReduceShape r;
+  for (int i = 0; i < shape.rank(); ++i) (i < first ? r.outer : i < last ? r.reduced : r.inner) *= shape[i];
+  r.is_max = node.op->name == "reduce_max";
+  return r;
+}
+
+bool is_scalar_constant(const Graph& graph, const ViewMap& views, Value v) {
+  const int p = graph.producer_of(views.of(v).base);
+  return p >= 0 && graph.nodes()[static_cast<size_t>(p)].op->name == "constant";
+}
+
+bool merge_cuts(std::vector<int64_t>& cuts, const Shape& shape, int64_t scale) {
+  std::vector<int64_t> merged = cuts;
+  int64_t below = scale;
+  merged.push_back(below);
+  for (int i = shape.rank() - 1; i >= 0; --i) merged.push_back(below *= shape[i]);
+  std::sort(merged.begin(), merged.end());
+  merged.erase(std::unique(merged.begin(), merged.end()), merged.end());
+  for (size_t i = 1; i < merged.size(); ++i)
+    if (merged[i - 1] == 0 || merged[i] % merged[i - 1] != 0) return false;
+  if (merged.size() > kMaxRank) return false;
+  cuts = std::move(merged);
+  return true;
+}
+
+int Groups::available_in(const Graph& graph, const ViewMap& views, Value v) const {
+  const int p = graph.producer_of(views.of(v).base);
+  if (p < 0) return -1;
+  const int fold = fold_of_node[static_cast<size_t>(p)];
+  return fold >= 0 ? fold : of_node[static_cast<size_t>(p)];
+}
+
+namespace {
+
+constexpr size_t kMaxNodes = 160;      // of one kernel: compile time grows with it
+constexpr size_t kRecentGroups = 24;   // siblings looked at
+
+class Grouper {
+ public:
+  Grouper(const Graph& graph, const ViewMap& views, bool fuse) : graph_(graph), views_(views), fuse_(fuse) {
+    groups_.of_node.assign(graph.nodes().size(), -1);
+    groups_.fold_of_node.assign(graph.nodes().size(), -1);
+    count_uses();
+  }
+
+  Groups run() {
+    for (int n = 0; n < static_cast<int>(graph_.nodes().size()); ++n) place(n);
+    return std::move(groups_);
+  }
+
+ private:
+  const Node& node(int n) const { return graph_.nodes()[static_cast<size_t>(n)]; }
+  Group& group(int g) { return groups_.list[static_cast<size_t>(g)]; }
+  int64_t count(Value v) const { return graph_.type_of(v).shape.num_elements(); }
+  int home(Value v) const { return groups_.available_in(graph_, views_, v); }
+
+  void count_uses() {
+    uses_.resize(static_cast<size_t>(graph_.num_values()));
+    for (int n = 0; n < static_cast<int>(graph_.nodes().size()); ++n)
+      for (Value v : node(n).inputs) {
+        if (node(n).op->lowering != Lowering::kView) uses_[static_cast<size_t>(views_.of(v).base.id)].push_back(n);
+      }
+    for (const GraphOutput& o : graph_.outputs()) uses_[static_cast<size_t>(views_.of(o.value).base.id)].push_back(-1);
+  }
+
+  // --- dependencies between groups -----------------------------------------------------------------------------------------
+  using Bits = std::vector<uint64_t>;
+  static bool test(const Bits& b, int g) { return static_cast<size_t>(g / 64) < b.size() && (b[static_cast<size_t>(g / 64)] >> (g % 64) & 1); }
+  static void set(Bits& b, int g) {
+    if (b.size() <= static_cast<size_t>(g / 64)) b.resize(static_cast<size_t>(g / 64) + 1);
+    b[static_cast<size_t>(g / 64)] |= uint64_t{1} << (g % 64);
+  }
+  static void merge(Bits& into, const Bits& from) {
+    if (into.size() < from.size()) into.resize(from.size());
+    for (size_t i = 0; i < from.size(); ++i) into[i] |= from[i];
+  }
+  void depend(int g, int on) {
+    if (on < 0 || on == g) return;
+    Bits add = ancestors_[static_cast<size_t>(on)];
+    set(add, on);
+    merge(ancestors_[static_cast<size_t>(g)], add);
+    for (size_t d = 0; d < ancestors_.size(); ++d)
+      if (test(ancestors_[d], g)) merge(ancestors_[d], add);
+  }
+  /// Node n may enter g: none of its inputs comes from g by way of another group.
+  bool keeps_order(int n, int g) const {
+    for (Value v : node(n).inputs) {
+      const int h = home(v);
+      if (h >= 0 && h != g && test(ancestors_[static_cast<size_t>(h)], g)) return false;
+    }
+    return true;
+  }
+
+  // --- opening and joining ------------------------------------------------------------------------------------------------
+  int open(Group::Kind kind, int64_t elements, std::string reason) {
+    Group g;
+    g.kind = kind;
+    g.elements = elements;
+    g.reason = std::move(reason);
+    groups_.list.push_back(std::move(g));
+    ancestors_.emplace_back();
+    return static_cast<int>(groups_.list.size()) - 1;
+  }
+  void add(int n, int g) {
+    group(g).nodes.push_back(n);
+    groups_.of_node[static_cast<size_t>(n)] = g;
+    for (Value v : node(n).inputs) depend(g, home(v));
+  }
+
+  /// Elements of the loop nest that one result element of n stands for: 1 at element level, `inner` at row level; 0: does not fit.
+  static int64_t level_scale(const Group& g, int64_t elements) {
+    if (elements == g.elements) return 1;
+    if (g.inner > 1 && elements * g.inner == g.elements && g.kind == Group::Kind::kLoop) return g.inner;
+    return 0;
+  }
+
+  /// An input made inside g must be read element for element (or row value over its row).
+  bool reads_in_place(Value v, const Group& g, int index, int64_t scale) const {
+    if (home(v) != index) return true;
+    const Value base = views_.of(v).base;
+    const Node& maker = node(graph_.producer_of(base));
+    if (maker.op->lowering == Lowering::kReduce && !reduce_shape(graph_, maker).along_row()) return false;  // known only after all rows
+    const int64_t base_scale = level_scale(g, count(base));
+    if (base_scale == 0) return false;
+    if (base_scale == scale) return views_.is_whole(v);
+    if (base_scale < scale) return false;
+    return is_row_broadcast(v, g.inner);
+  }
+  bool is_row_broadcast(Value v, int64_t inner) const {
+    const Strided& s = views_.of(v);
+    const Shape& dims = graph_.type_of(v).shape;
+    int64_t below = 1, expected = 1;
+    if (s.offset != 0) return false;
+    for (int i = dims.rank() - 1; i >= 0; --i) {
+      const int64_t stride = s.strides[static_cast<size_t>(i)];
+      if (below < inner) {
+        if (dims[i] != 1 && stride != 0) return false;
+        below *= dims[i];
+        if (below > inner) return false;
+      } else if (dims[i] != 1) {
+        if (stride != expected) return false;
+        expected *= dims[i];
+      }
+    }
+    return below == inner && expected == count(s.base);
+  }
+
+  bool can_join_elementwise(int n, int g) {
+    Group& target = group(g);
+    const Node& e = node(n);
+    const int64_t elements = count(e.results[0]);
+    const int64_t scale = level_scale(target, elements);
+    if (scale == 0 || target.nodes.size() >= kMaxNodes || !keeps_order(n, g)) return false;
+    if (target.has_flat_reduce && scale != 1) return false;
+    for (Value v : e.inputs)
+      if (!reads_in_place(v, target, g, scale)) return false;
+    if (e.op->has(kSwapsPairs) && home(e.inputs[0]) == g) return false;
+    if (e.op->has(kIndexed) && (target.kind == Group::Kind::kGemm || scale != 1)) return false;
+    if (target.kind == Group::Kind::kGemm && !worth_storing_from_gemm(n, g)) return false;
+    std::vector<int64_t> cuts = target.cuts;
+    if (!merge_cuts(cuts, graph_.type_of(e.results[0]).shape, scale)) return false;
+    if (target.kind == Group::Kind::kGemm && !columns_stay_whole(cuts, target)) return false;
+    target.cuts = std::move(cuts);
+    return true;
+  }
+  /// A hole walks [rows, columns]: no cut strictly inside the columns.
+  static bool columns_stay_whole(const std::vector<int64_t>& cuts, const Group& g) {
+    return std::none_of(cuts.begin(), cuts.end(), [&](int64_t c) { return c > 1 && c < g.inner; });
+  }
+  /// Entering a hole pays where it reads what the hole holds (else it would only widen the tile's traffic).
+  bool worth_storing_from_gemm(int n, int g) const {
+    return std::any_of(node(n).inputs.begin(), node(n).inputs.end(), [&](Value v) { return home(v) == g; });
+  }
+
+  bool can_join_reduce(int n, int g) {
+    Group& target = group(g);
+    const Node& r = node(n);
+    const ReduceShape shape = reduce_shape(graph_, r);
+    const Value x = r.inputs[0];
+    if (target.kind != Group::Kind::kLoop || target.elements != count(x) || target.nodes.size() >= kMaxNodes || !keeps_order(n, g)) return false;
+    if (!reads_in_place(x, target, g, 1)) return false;
+    std::vector<int64_t> cuts = target.cuts;
+    if (!merge_cuts(cuts, graph_.type_of(x).shape, 1)) return false;
+    if (shape.whole()) {
+      if (target.inner != 0 || target.column_rows != 0) return false;
+      target.has_flat_reduce = true;
+    } else {
+      if (target.has_flat_reduce) return false;
+      const int64_t inner = shape.along_row() ? shape.reduced : shape.inner;
+      if (inner <= 1 || (target.inner != 0 && target.inner != inner)) return false;
+      if (!merge_cuts(cuts, Shape{inner}, 1)) return false;
+      if (!shape.along_row()) {
+        if (target.column_rows != 0 && target.column_rows != shape.reduced) return false;
+        if (!merge_cuts(cuts, Shape{shape.reduced, inner}, 1)) return false;
+        target.column_rows = shape.reduced;
+      } else {
+        target.has_row_reduce = true;
+      }
+      target.inner = inner;
+    }
+    target.cuts = std::move(cuts);
+    return true;
+  }
+
+  /// Groups to try, best first: those that make an input, then recent ones that read the same values.
+  std::vector<int> candidates(int n) const {
+    std::vector<int> list;
+    auto push = [&](int g) {
+      if (g >= 0 && groups_.list[static_cast<size_t>(g)].kind != Group::Kind::kLibrary && !groups_.list[static_cast<size_t>(g)].closed && std::find(list.begin(), list.end(), g) == list.end())
+        list.push_back(g);
+    };
+    for (Value v : node(n).inputs) push(home(v));
+    std::sort(list.begin(), list.end(), std::greater<>());
+    const size_t total = groups_.list.size();
+    for (size_t i = 0; i < std::min(total, kRecentGroups); ++i) {
+      const int g = static_cast<int>(total - 1 - i);
+      if (groups_.list[static_cast<size_t>(g)].kind == Group::Kind::kLoop && shares_input(n, g)) push(g);
+    }
+    return list;
+  }
+  bool shares_input(int n, int g) const {
+    for (Value v : node(n).inputs) {
+      const Value base = views_.of(v).base;
+      if (is_scalar_constant(graph_, views_, v)) continue;
+      for (int user : uses_[static_cast<size_t>(base.id)])
+        if (user >= 0 && user < n && groups_.of_node[static_cast<size_t>(user)] == g) return true;
+    }
+    return false;
+  }
+
+  void place(int n) {
+    const Node& x = node(n);
+    switch (x.op->lowering) {
+      case Lowering::kView:
+        if (views_.is_base(x.results[0])) add(n, open(Group::Kind::kLibrary, count(x.results[0]), "no strides can express this reshape"));
+        return;
+      case Lowering::kElementwise:
+        if (x.op->arity == 0 && x.op->name == "constant") return;
+        place_elementwise(n);
+        return;
+      case Lowering::kReduce: place_reduce(n); return;
+      case Lowering::kMatmul: place_matmul(n); return;
+      default: add(n, open(Group::Kind::kLibrary, count(x.results[0]), "a library kernel")); return;
+    }
+  }
+
+  void place_elementwise(int n) {
+    const bool counts = node(n).op->arity == 0;   // iota keeps its dims apart: made once, read by others
+    if (fuse_ && !counts)
+      for (int g : candidates(n))
+        if (can_join_elementwise(n, g)) return add(n, g);
+    const Type& type = graph_.type_of(node(n).results[0]);
+    const int g = open(Group::Kind::kLoop, type.shape.num_elements(), fuse_ ? "no producer's loop fits" : "fusion is off");
+    merge_cuts(group(g).cuts, type.shape, 1);
+    group(g).closed = counts;
+    add(n, g);
+  }
+
+  void place_reduce(int n) {
+    const Node& r = node(n);
+    const ReduceShape shape = reduce_shape(graph_, r);
+    int g = -1;
+    if (fuse_ && shape.reduced > 0)
+      for (int c : candidates(n))
+        if (can_join_reduce(n, c)) {
+          g = c;
+          break;
+        }
+    if (g < 0) {
+      g = open(Group::Kind::kLoop, count(r.inputs[0]), fuse_ ? "no loop with these rows makes its input" : "fusion is off");
+      merge_cuts(group(g).cuts, graph_.type_of(r.inputs[0]).shape, 1);
+      group(g).inner = shape.along_row() ? shape.reduced : shape.inner;
+      group(g).has_flat_reduce = shape.whole();
+      if (shape.whole()) group(g).inner = 0;
+      group(g).has_row_reduce = shape.along_row() && !shape.whole();
+      if (!shape.along_row()) group(g).column_rows = shape.reduced;
+      merge_cuts(group(g).cuts, shape.along_row() ? Shape{shape.reduced} : Shape{shape.reduced, shape.inner}, 1);
+    }
+    add(n, g);
+    if (shape.two_phase()) {
+      const int64_t elements = count(r.results[0]);
+      const int fold = open(Group::Kind::kLoop, elements, "second phase of a sum over blocks");
+      merge_cuts(group(fold).cuts, graph_.type_of(r.results[0]).shape, 1);
+      group(fold).nodes.push_back(n);
+      groups_.fold_of_node[static_cast<size_t>(n)] = fold;
+      depend(fold, g);
+    }
+  }
+
+  void place_matmul(int n) {
+    const Type& out = graph_.type_of(node(n).results[0]);
+    const int g = open(Group::Kind::kGemm, out.shape.num_elements(), "a matrix product");
+    group(g).inner = out.shape.back();
+    merge_cuts(group(g).cuts, out.shape, 1);
+    add(n, g);
+  }
+
+  const Graph& graph_;
+  const ViewMap& views_;
+  bool fuse_;
+  Groups groups_;
+  std::vector<Bits> ancestors_;
+  std::vector<std::vector<int>> uses_;   // by base value: nodes that read it (-1: a graph output)
+};
+
+}  // namespace
+
+Groups make_groups(const Graph& graph, const ViewMap& views, bool fuse) { return Grouper(graph, views, fuse).run(); }
+
+}  // namespace ws

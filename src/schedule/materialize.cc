@@ -1,0 +1,187 @@
+#include "schedule/materialize.h"
+
+#include <algorithm>
+#include <set>
+
+#include "support/error.h"
+
+namespace ws {
+namespace {
+
+constexpr size_t kMaxRepeated = 10;   // nodes repeated in one group for one value
+constexpr int kMaxExpensive = 2;
+
+class Materializer {
+ public:
+  Materializer(const Graph& graph, const ViewMap& views, const Groups& groups) : graph_(graph), views_(views), groups_(groups) {
+    result_.stored.assign(static_cast<size_t>(graph.num_values()), false);
+    readers_.resize(static_cast<size_t>(graph.num_values()));
+    is_output_.assign(static_cast<size_t>(graph.num_values()), false);
+    repeated_.resize(groups.list.size());
+    cuts_.reserve(groups.list.size());
+    for (const Group& g : groups.list) cuts_.push_back(g.cuts);
+  }
+
+  Materialized run(bool repeat_cheap) {
+    find_stored();
+    if (repeat_cheap)
+      for (int n = 0; n < static_cast<int>(graph_.nodes().size()); ++n) try_repeat(n);
+    collect_bodies();
+    return std::move(result_);
+  }
+
+ private:
+  const Node& node(int n) const { return graph_.nodes()[static_cast<size_t>(n)]; }
+  Value base(Value v) const { return views_.of(v).base; }
+  int home(Value v) const { return groups_.available_in(graph_, views_, v); }
+  std::vector<bool>::reference stored(Value v) { return result_.stored[static_cast<size_t>(v.id)]; }
+  int first_node(int g) const { return groups_.list[static_cast<size_t>(g)].nodes.front(); }
+  bool is_fold_in(int n, int g) const { return groups_.fold_of_node[static_cast<size_t>(n)] == g; }
+
+  void find_stored() {
+    for (int g = 0; g < static_cast<int>(groups_.list.size()); ++g) {
+      const Group& group = groups_.list[static_cast<size_t>(g)];
+      for (int n : group.nodes) {
+        if (is_fold_in(n, g)) continue;
+        for (Value v : node(n).inputs) {
+          if (takes_scalars(node(n)) && is_scalar_constant(graph_, views_, v)) continue;
+          readers_[static_cast<size_t>(base(v).id)].insert(g);
+          if (home(v) != g || group.kind == Group::Kind::kLibrary) stored(base(v)) = true;
+        }
+      }
+      if (group.kind == Group::Kind::kLibrary)
+        for (Value r : node(group.nodes[0]).results) stored(r) = true;
+    }
+    for (const GraphOutput& o : graph_.outputs()) {
+      stored(base(o.value)) = true;
+      is_output_[static_cast<size_t>(base(o.value).id)] = true;
+    }
+  }
+
+  static bool takes_scalars(const Node& n) { return n.op->lowering == Lowering::kElementwise || n.op->lowering == Lowering::kReduce; }
+
+  bool repeatable(const Node& n) const {
+    return n.op->lowering == Lowering::kElementwise && !n.op->has(kRandom) && !n.op->has(kEffect) && !n.op->has(kSwapsPairs) && !n.op->has(kIndexed);
+  }
+
+  /// Adds to `chain` what group g must compute to have v itself; false where that is too much or a leaf is not in memory.
+  bool expand(Value v, int g, std::set<int>& chain, int& expensive, int& longer_lives) {
+    const int p = graph_.producer_of(v);
+    const Node& n = node(p);
+    if (chain.count(p) != 0) return true;
+    if (!repeatable(n) || chain.size() >= kMaxRepeated) return false;
+    const Group& group = groups_.list[static_cast<size_t>(g)];
+    if (graph_.type_of(v).shape.num_elements() != group.elements) return false;
+    if (n.op->has(kExpensive) && ++expensive > kMaxExpensive) return false;
+    chain.insert(p);
+    for (Value o : n.inputs) {
+      const Value b = base(o);
+      if (is_scalar_constant(graph_, views_, o)) continue;
+      if (graph_.producer_of(b) < 0) continue;
+      if (home(b) == g) {
+        const bool late = node(graph_.producer_of(b)).op->lowering == Lowering::kReduce;
+        if (late || !views_.is_whole(o) || graph_.type_of(b).shape.num_elements() != group.elements) return false;
+        continue;
+      }
+      if (stored(b)) {
+        if (graph_.type_of(b).shape.num_elements() == group.elements && last_reader(b) < first_node(g)) ++longer_lives;
+        continue;
+      }
+      if (!views_.is_whole(o) || !expand(b, g, chain, expensive, longer_lives)) return false;
+    }
+    return true;
+  }
+  int last_reader(Value b) const {
+    int last = -1;
+    for (int g : readers_[static_cast<size_t>(b.id)]) last = std::max(last, first_node(g));
+    return last;
+  }
+
+  void try_repeat(int n) {
+    if (groups_.of_node[static_cast<size_t>(n)] < 0 || !repeatable(node(n))) return;
+    const Value v = node(n).results[0];
+    const int own = home(v);
+    if (!stored(v) || is_output_[static_cast<size_t>(v.id)]) return;
+    std::vector<std::pair<int, std::set<int>>> plans;
+    std::vector<std::vector<int64_t>> new_cuts;
+    for (int g : readers_[static_cast<size_t>(v.id)]) {
+      if (g == own) continue;
+      const Group& group = groups_.list[static_cast<size_t>(g)];
+      if (group.kind == Group::Kind::kLibrary || !read_whole_by(v, g)) return;
+      std::set<int> chain = repeated_[static_cast<size_t>(g)];
+      const size_t before = chain.size();
+      int expensive = 0, longer_lives = 0;
+      if (!expand(v, g, chain, expensive, longer_lives) || longer_lives > 1 || chain.size() > before + kMaxRepeated) return;
+      std::vector<int64_t> cuts = cuts_[static_cast<size_t>(g)];
+      for (int c : chain)
+        if (!merge_cuts(cuts, graph_.type_of(node(c).results[0]).shape, 1)) return;
+      if (group.kind == Group::Kind::kGemm && std::any_of(cuts.begin(), cuts.end(), [&](int64_t c) { return c > 1 && c < group.inner; })) return;
+      plans.emplace_back(g, std::move(chain));
+      new_cuts.push_back(std::move(cuts));
+    }
+    for (size_t i = 0; i < plans.size(); ++i) {
+      const auto g = static_cast<size_t>(plans[i].first);
+      for (int c : plans[i].second)
+        for (Value o : node(c).inputs) readers_[static_cast<size_t>(base(o).id)].insert(plans[i].first);
+      repeated_[g] = std::move(plans[i].second);
+      cuts_[g] = std::move(new_cuts[i]);
+    }
+    stored(v) = false;
+  }
+  /// Every node of g, own or repeated, that reads v reads it element for element, and none is a matrix product.
+  bool read_whole_by(Value v, int g) const {
+    auto fine = [&](int n) {
+      for (Value o : node(n).inputs)
+        if (base(o) == v && (!views_.is_whole(o) || node(n).op->lowering == Lowering::kMatmul || node(n).op->has(kSwapsPairs))) return false;
+      return true;
+    };
+    const auto& own = groups_.list[static_cast<size_t>(g)].nodes;
+    const auto& extra = repeated_[static_cast<size_t>(g)];
+    return std::all_of(own.begin(), own.end(), fine) && std::all_of(extra.begin(), extra.end(), fine);
+  }
+
+  void collect_bodies() {
+    result_.bodies.resize(groups_.list.size());
+    for (int g = 0; g < static_cast<int>(groups_.list.size()); ++g) {
+      std::set<int> all(groups_.list[static_cast<size_t>(g)].nodes.begin(), groups_.list[static_cast<size_t>(g)].nodes.end());
+      all.insert(repeated_[static_cast<size_t>(g)].begin(), repeated_[static_cast<size_t>(g)].end());
+      std::vector<int> body(all.begin(), all.end());
+      if (groups_.list[static_cast<size_t>(g)].kind != Group::Kind::kLibrary) drop_dead(g, body);
+      result_.bodies[static_cast<size_t>(g)] = std::move(body);
+    }
+  }
+  void drop_dead(int g, std::vector<int>& body) {
+    std::set<int> needed;   // value ids
+    std::vector<int> live;
+    for (size_t i = body.size(); i-- > 0;) {
+      const int n = body[i];
+      const Value r = node(n).results[0];
+      const bool first_phase = groups_.fold_of_node[static_cast<size_t>(n)] >= 0 && !is_fold_in(n, g);
+      const bool own = groups_.of_node[static_cast<size_t>(n)] == g || is_fold_in(n, g);
+      const bool writes = (own && result_.stored[static_cast<size_t>(r.id)]) || first_phase;
+      if (!writes && needed.count(r.id) == 0) continue;
+      live.push_back(n);
+      if (!is_fold_in(n, g))
+        for (Value o : node(n).inputs) needed.insert(base(o).id);
+    }
+    std::reverse(live.begin(), live.end());
+    body = std::move(live);
+  }
+
+  const Graph& graph_;
+  const ViewMap& views_;
+  const Groups& groups_;
+  Materialized result_;
+  std::vector<std::set<int>> readers_;       // by value: groups that read it
+  std::vector<bool> is_output_;
+  std::vector<std::set<int>> repeated_;      // by group
+  std::vector<std::vector<int64_t>> cuts_;   // by group, with those of repeated nodes
+};
+
+}  // namespace
+
+Materialized materialize(const Graph& graph, const ViewMap& views, const Groups& groups, bool repeat_cheap) {
+  return Materializer(graph, views, groups).run(repeat_cheap);
+}
+
+}  // namespace ws

@@ -1,0 +1,177 @@
+#include "schedule/order.h"
+
+#include <algorithm>
+#include <queue>
+#include <set>
+
+#include "support/error.h"
+
+namespace ws {
+namespace {
+
+size_t at(int i) { return static_cast<size_t>(i); }
+
+class Orderer {
+ public:
+  Orderer(Program& program, std::vector<int> priority) : program_(program), priority_(std::move(priority)) {
+    const size_t n = program.calls.size();
+    after_.resize(n);
+    writer_.assign(program.buffers.size(), -1);
+    readers_.resize(program.buffers.size());
+    for (int c = 0; c < static_cast<int>(n); ++c) {
+      for (int b : program.calls[at(c)].writes) writer_[at(b)] = c;
+      for (int b : program.calls[at(c)].reads) readers_[at(b)].insert(c);
+    }
+    for (size_t b = 0; b < program.buffers.size(); ++b)
+      for (int r : readers_[b])
+        if (writer_[b] >= 0 && writer_[b] != r) edge(writer_[b], r);
+  }
+
+  void donate(int output, int input) {
+    const int w = writer_[at(output)];
+    WS_ASSERT(w >= 0, "a donated output that no call writes");
+    if (can_write_over(w, output, input)) {
+      alias(w, output, input);
+      return;
+    }
+    // The new value waits in a temporary until the old one has been read for the last time.
+    Buffer waiting = program_.buffers[at(output)];
+    waiting.role = Buffer::Role::kTemporary;
+    waiting.name += ".new";
+    const int temporary = add_buffer(waiting);
+    redirect(output, temporary);
+    KernelCall copy;
+    copy.what = LibraryCall{};
+    auto& call = std::get<LibraryCall>(copy.what);
+    View from, to;
+    from.buffer = temporary;
+    to.buffer = output;
+    from.dims = to.dims = Shape{program_.buffers[at(output)].num_elements};
+    from.strides[0] = to.strides[0] = 1;
+    call.views = {from, to};
+    copy.name = "copy";
+    copy.reason = "the old state is still read while the new one is computed";
+    copy.reads = {temporary};
+    copy.writes = {output};
+    copy.cost.bytes = 2.0 * static_cast<double>(program_.buffers[at(output)].num_bytes());
+    program_.calls.push_back(std::move(copy));
+    const int c = static_cast<int>(program_.calls.size()) - 1;
+    priority_.push_back(1 << 30);
+    after_.emplace_back();
+    writer_[at(output)] = c;
+    readers_[at(temporary)].insert(c);
+    edge(writer_[at(temporary)], c);
+    alias(c, output, input);
+  }
+
+  void finish() {
+    for (int c = 0; c < static_cast<int>(program_.calls.size()); ++c) {
+      const auto* library = std::get_if<LibraryCall>(&program_.calls[at(c)].what);
+      if (library == nullptr || library->op == nullptr || library->op->lowering != Lowering::kCheck) continue;
+      for (size_t b = 0; b < program_.buffers.size(); ++b)
+        if (program_.buffers[b].alias_of >= 0) edge(c, writer_[b]);
+    }
+    sort();
+  }
+
+ private:
+  void edge(int before, int after) {
+    if (before != after) after_[at(before)].insert(after);
+  }
+  int add_buffer(Buffer b) {
+    program_.buffers.push_back(std::move(b));
+    writer_.push_back(-1);
+    readers_.emplace_back();
+    return static_cast<int>(program_.buffers.size()) - 1;
+  }
+  bool reaches(int from, int to) const {
+    std::vector<bool> seen(after_.size(), false);
+    std::vector<int> stack = {from};
+    while (!stack.empty()) {
+      const int c = stack.back();
+      stack.pop_back();
+      if (c == to) return true;
+      if (seen[at(c)]) continue;
+      seen[at(c)] = true;
+      stack.insert(stack.end(), after_[at(c)].begin(), after_[at(c)].end());
+    }
+    return false;
+  }
+  bool can_write_over(int w, int output, int input) const {
+    const KernelCall& call = program_.calls[at(w)];
+    if (readers_[at(input)].count(w) != 0) {
+      const std::array<int, 2> pair = {output, input};
+      if (std::find(call.in_place.begin(), call.in_place.end(), pair) == call.in_place.end()) return false;
+    }
+    for (int r : readers_[at(input)])
+      if (r != w && reaches(w, r)) return false;
+    // A check fed by this very value would come too late.
+    for (size_t c = 0; c < program_.calls.size(); ++c) {
+      const auto* library = std::get_if<LibraryCall>(&program_.calls[c].what);
+      if (library != nullptr && library->op != nullptr && library->op->lowering == Lowering::kCheck && reaches(w, static_cast<int>(c))) return false;
+    }
+    return true;
+  }
+  void alias(int w, int output, int input) {
+    program_.buffers[at(output)].alias_of = input;
+    for (int r : readers_[at(input)]) edge(r, w);
+  }
+  void redirect(int from, int to) {
+    auto swap = [&](int& b) {
+      if (b == from) b = to;
+    };
+    auto swap_views = [&](std::vector<View>& views) {
+      for (View& v : views) swap(v.buffer);
+    };
+    for (KernelCall& call : program_.calls) {
+      if (auto* loop = std::get_if<LoopCall>(&call.what)) swap_views(loop->accesses);
+      if (auto* gemm = std::get_if<GemmCall>(&call.what)) {
+        swap(gemm->a.buffer), swap(gemm->b.buffer), swap(gemm->c.buffer);
+        if (gemm->store) swap_views(gemm->store->accesses);
+      }
+      if (auto* library = std::get_if<LibraryCall>(&call.what)) swap_views(library->views);
+      for (int& b : call.reads) swap(b);
+      for (int& b : call.writes) swap(b);
+      for (auto& pair : call.in_place) swap(pair[0]), swap(pair[1]);
+    }
+    std::swap(writer_[at(from)], writer_[at(to)]);
+    std::swap(readers_[at(from)], readers_[at(to)]);
+  }
+
+  void sort() {
+    const size_t n = program_.calls.size();
+    std::vector<int> waiting(n, 0);
+    for (const auto& out : after_)
+      for (int c : out) ++waiting[at(c)];
+    using Entry = std::pair<int, int>;
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+    for (size_t c = 0; c < n; ++c)
+      if (waiting[c] == 0) ready.emplace(priority_[c], static_cast<int>(c));
+    std::vector<KernelCall> sorted;
+    while (!ready.empty()) {
+      const int c = ready.top().second;
+      ready.pop();
+      for (int next : after_[at(c)])
+        if (--waiting[at(next)] == 0) ready.emplace(priority_[at(next)], next);
+      sorted.push_back(std::move(program_.calls[at(c)]));
+    }
+    WS_ASSERT(sorted.size() == n, "kernel calls depend on each other in a circle");
+    program_.calls = std::move(sorted);
+  }
+
+  Program& program_;
+  std::vector<int> priority_;
+  std::vector<std::set<int>> after_;     // edges by call
+  std::vector<int> writer_;              // by buffer
+  std::vector<std::set<int>> readers_;   // by buffer
+};
+
+}  // namespace
+
+void order_calls(Program& program, std::vector<int> priority, const std::vector<std::array<int, 2>>& donations) {
+  Orderer orderer(program, std::move(priority));
+  for (const auto& [output, input] : donations) orderer.donate(output, input);
+  orderer.finish();
+}
+
+}  // namespace ws
