@@ -1,0 +1,19 @@
+// What each ISA's file offers to gemm.cc: the same entry points, compiled with that ISA's flags.
+#pragma once
+#include "backend/cpu/gemm/plan.h"
+
+namespace ws::cpu {
+
+struct GemmCode {
+  MicroShape shape;
+  /// Whole product, planned for this shape.
+  void (*run)(const Gemm& g, const GemmPlan& plan, void* workspace, Workers& workers);
+  void (*chain)(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row_stride, int64_t a_col_stride, const float* b, int64_t b_row_stride,
+                int64_t b_col_stride, float* c, int64_t c_row_stride, bool from_zero, void* scratch);
+};
+
+const GemmCode& gemm_code_portable();
+const GemmCode& gemm_code_avx2();
+const GemmCode& gemm_code_avx512();
+
+}  // namespace ws::cpu

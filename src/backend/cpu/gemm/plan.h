@@ -1,0 +1,52 @@
+// How a product is cut: which path, tile sizes, and where each part of the workspace lies. A pure function of the problem, the
+// micro-tile and the thread count, so that gemm_workspace_bytes() and gemm() agree. No bits depend on it.
+//
+// Roles: the loop nest keeps "rows" (broadcast operand, packed [k][rows]) and "columns" (vector operand, packed [k][columns]).
+// Where n is tiny the roles are swapped (rows = n, columns = m), so that vectors stay full.
+#pragma once
+#include <cstdint>
+
+#include "backend/cpu/gemm/gemm.h"
+
+namespace ws::cpu {
+
+constexpr int64_t kGemmBlock = 512;   // k per FMA chain: numerics contract
+
+/// The register tile of an ISA: `rows` x (`vectors` * `lanes`).
+struct MicroShape {
+  int rows, lanes, vectors;
+  int64_t columns() const { return int64_t{lanes} * vectors; }
+};
+
+struct GemmPlan {
+  enum class Path : uint8_t {
+    kTiny,      // one call, operands on the stack at most, no workspace
+    kPrivate,   // units are (batch, tile); each packs what it needs: few rows, or a batch of small products
+    kShared,    // columns' operand packed once by all threads, a group of k blocks at a time, then tiles of C
+  };
+  Path path = Path::kTiny;
+  bool swapped = false;
+  int threads = 1;
+  int64_t rows = 0, columns = 0;               // after swapping
+  int64_t row_blocks = 1, column_blocks = 1;   // tiles
+  int64_t max_tile_rows = 0, max_tile_columns = 0;
+  int64_t k_blocks = 1, group_blocks = 1;      // k blocks in all, and in a group
+  bool tile_scratch = false;                   // tiles go to private scratch, then to a hole or (swapped) to C
+  bool c_scratch = false;                      // all of C is kept in fp32 in the workspace between groups
+  int64_t tile_ld = 0;
+  // Workspace, bytes from its start
+  int64_t private_offset = 0, private_bytes = 0;   // one area a lane
+  int64_t shared_b_offset = 0, c_scratch_offset = 0;
+  // Inside a private area, bytes from its start
+  int64_t a_offset = 0, b_offset = 0, staging_offset = 0, tile_offset = 0, transposed_offset = 0;
+  int64_t total_bytes = 0;
+};
+
+GemmPlan plan_gemm(const Gemm& g, const MicroShape& shape, int num_threads);
+
+/// Part `index` of `parts` nearly equal parts of [0, size): where it begins.
+constexpr int64_t part_begin(int64_t size, int64_t parts, int64_t index) { return size / parts * index + (index < size % parts ? index : size % parts); }
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+}  // namespace ws::cpu
