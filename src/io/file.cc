@@ -1,0 +1,127 @@
+#include "io/file.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "support/error.h"
+
+namespace ws {
+namespace fs = std::filesystem;
+namespace {
+
+std::string temporary_name(const std::string& path) {
+  static std::atomic<int> counter{0};
+  return fmt::format("{}.tmp-{}-{}", path, ::getpid(), counter++);
+}
+
+// Makes a rename last over a power cut; on file systems that cannot, there is nothing to do.
+void flush_folder_of(const std::string& path) {
+  std::string folder = fs::path(path).parent_path().string();
+  int fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  ::fsync(fd);
+  ::close(fd);
+}
+
+}  // namespace
+
+MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
+  int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) fail("cannot read {}: {}", path_, std::strerror(errno));
+  struct stat info = {};
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    ::close(fd);
+    fail("cannot read {}: it is not a file", path_);
+  }
+  size_ = static_cast<size_t>(info.st_size);
+  if (size_ > 0) {
+    address_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (address_ == MAP_FAILED) {
+      int problem = errno;
+      ::close(fd);
+      fail("cannot read {}: {}", path_, std::strerror(problem));
+    }
+  }
+  ::close(fd);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)), address_(std::exchange(other.address_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile::~MappedFile() {
+  if (size_ > 0) ::munmap(address_, size_);
+}
+
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(temporary_name(path_)) {
+  // A rename would replace a folder's or a device's entry by a file.
+  if (std::error_code ignored; fs::exists(path_, ignored) && !fs::is_regular_file(path_, ignored))
+    fail("cannot write {}: it is there already and not a file", path_);
+  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) fail("cannot write {}: {}", path_, std::strerror(errno));
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(Bytes bytes) {
+  while (!bytes.empty()) {
+    ssize_t n = ::write(descriptor_, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) fail("cannot write {}: {}", path_, std::strerror(errno));
+    bytes = bytes.subspan(static_cast<size_t>(n));
+  }
+}
+
+void AtomicFile::commit() {
+  if (::fsync(descriptor_) != 0) fail("cannot write {}: {}", path_, std::strerror(errno));
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot write {}: {}", path_, std::strerror(errno));
+  ::close(std::exchange(descriptor_, -1));
+  flush_folder_of(path_);
+}
+
+void write_file(const std::string& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+void write_folder(const std::string& given_path, const std::function<void(const std::string&)>& fill) {
+  fs::path normal = fs::path(given_path).lexically_normal();
+  std::string path = (normal.has_filename() ? normal : normal.parent_path()).string();
+  std::error_code problem;
+  if (fs::path parent = fs::path(path).parent_path(); !parent.empty()) fs::create_directories(parent, problem);
+  std::string temporary = temporary_name(path);
+  if (problem || !fs::create_directory(temporary, problem)) fail("cannot write {}: {}", path, problem.message());
+  struct Remover {
+    std::string what;
+    ~Remover() {
+      std::error_code ignored;
+      fs::remove_all(what, ignored);
+    }
+  } remover{temporary};  // after the exchange it removes the old folder
+  fill(temporary);
+  bool exists = fs::exists(path);
+  int failed = exists ? ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE)
+                      : ::rename(temporary.c_str(), path.c_str());
+  if (failed != 0 && exists && (errno == EINVAL || errno == ENOSYS)) {
+    // No exchange on this file system: for a moment the old folder stands under another name only.
+    std::string old = temporary_name(path);
+    failed = ::rename(path.c_str(), old.c_str()) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0;
+    remover.what = old;
+  }
+  if (failed != 0) fail("cannot write {}: {}", path, std::strerror(errno));
+  flush_folder_of(path);
+}
+
+}  // namespace ws
