@@ -10,7 +10,7 @@ check_tree() {
       n = split("support ir ops autodiff passes schedule memory backend runtime analysis tensor io api cli", order, " ")
       for (i = 1; i <= n; ++i) rank[order[i]] = i
       # Public headers belong to the folder that implements them.
-      split("dtype shape error", s, " "); for (i in s) owner[s[i] ".h"] = "support"
+      split("dtype shape error random", s, " "); for (i in s) owner[s[i] ".h"] = "support"
       owner["all_ops.inc"] = "ir"; owner["tensor.h"] = "tensor"; owner["jit.h"] = "tensor"
     }
     {

@@ -1,0 +1,24 @@
+// A checkpoint: a folder with config.json (how to build the model and read its text), model.safetensors, optimizer.safetensors
+// and state.json (step, epoch, position of the random streams). Written beside its place and put there in one step.
+#pragma once
+#include <string>
+
+#include "io/tensors.h"
+#include "support/json.h"
+
+namespace ws {
+
+struct CheckpointContents {
+  Json config, state;
+  NamedVariables model, optimizer;
+};
+
+void save_checkpoint(const std::string& folder, const CheckpointContents& contents);
+/// The folder itself, or its sub-folder "checkpoint" (what `train --out` leaves); an Error where neither holds one.
+std::string find_checkpoint(const std::string& folder);
+Json load_checkpoint_config(const std::string& folder);
+Json load_checkpoint_state(const std::string& folder);
+void load_checkpoint_model(const std::string& folder, const NamedVariables& model);
+void load_checkpoint_optimizer(const std::string& folder, const NamedVariables& optimizer);
+
+}  // namespace ws
