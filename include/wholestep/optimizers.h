@@ -1,0 +1,187 @@
+// Optimizers: rules that turn gradients into new parameter values, written in tensor ops, so that they run in the loop and
+// compile into the step alike. A rule of one's own derives from Optimizer (examples/lion.cc):
+//
+//   ws::AdamW optimizer(model.parameters(), {.lr = 1e-3});
+//   optimizer.update(ws::grad(loss, model.parameters()));
+#pragma once
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "wholestep/jit.h"
+#include "wholestep/tensor.h"
+
+namespace ws {
+
+class Optimizer : public Stateful {
+ public:
+  ~Optimizer() override = default;
+  Optimizer(Optimizer&&) = default;
+  Optimizer& operator=(Optimizer&&) = default;
+  Optimizer(const Optimizer&) = delete;   // two optimizers would share one state
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  /// Names the parameters and makes their state. Once; the constructors that take parameters, and Trainer, do it.
+  void attach(const std::vector<Variable>& parameters);
+  bool attached() const { return attached_; }
+  /// Applies one step. A parameter without gradient (the loss does not depend on it) stays as it is, state too, and is
+  /// named once in a warning. An Error for a parameter that was not attached.
+  void update(const Gradients& gradients);
+  /// Never recompiles.
+  void set_lr(double lr);
+  double lr() const { return lr_.get(); }
+  /// Forgets moments and counters.
+  void reset();
+  const std::vector<Variable>& parameters() const { return parameters_; }
+  /// Moments, counters and the learning rate; an Error before attach.
+  void collect_state(std::vector<Variable>& into) const override;
+
+ protected:
+  /// One tensor kept per parameter, of its shape, named "FAMILY.NAME.PARAMETER".
+  struct Moment {
+    std::string name;
+    double initial = 0;
+  };
+  /// `family` prefixes the names of state ("adam").
+  Optimizer(std::string family, double lr, std::vector<Moment> moments = {});
+  /// A number of the whole optimizer kept between steps, in f64: running products stay exact enough to replay.
+  Variable add_counter(const std::string& name, double initial);
+  /// Before the parameters of a step: advance counters.
+  virtual void begin_step() {}
+  /// The new value of one parameter. `moments` are in the order given to the constructor; replace them by set().
+  virtual Tensor step(const Variable& parameter, const Tensor& gradient, const Tensor& lr, std::span<Variable> moments) = 0;
+
+ private:
+  struct Entry {
+    std::vector<Variable> moments;
+    bool warned = false;
+  };
+  std::string family_;
+  Scalar lr_;
+  std::vector<Moment> moments_;
+  std::vector<Variable> parameters_, counters_;
+  std::vector<double> counter_starts_;
+  std::vector<Entry> entries_;                          // by position in parameters_
+  std::map<const Variable::Slot*, size_t> positions_;
+  bool attached_ = false;
+};
+
+struct SGDOptions {
+  double lr = 0.01;
+  double momentum = 0;
+  bool nesterov = false;
+  /// u = mu*u + lr*g; w -= u (dense_armor, Ruder): differs from the default only where lr changes.
+  bool lr_in_velocity = false;
+};
+
+/// w -= lr*g; with momentum buf = mu*buf + g, w -= lr*buf; Nesterov w -= lr*(g + mu*buf).
+class SGD final : public Optimizer {
+ public:
+  explicit SGD(const SGDOptions& options = {});
+  SGD(const std::vector<Variable>& parameters, const SGDOptions& options = {}) : SGD(options) { attach(parameters); }
+
+ protected:
+  Tensor step(const Variable& parameter, const Tensor& gradient, const Tensor& lr, std::span<Variable> moments) override;
+
+ private:
+  SGDOptions options_;
+};
+
+struct AdamOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999;
+  double eps = 1e-8;
+};
+
+/// Kingma and Ba 2015. m = beta1*m + (1-beta1)*g; v = beta2*v + (1-beta2)*g^2; w -= lr * mhat / (sqrt(vhat) + eps), where
+/// mhat = m * (1/(1-beta1^t)), vhat likewise; the reciprocals are computed in double and rounded once.
+class Adam : public Optimizer {
+ public:
+  explicit Adam(const AdamOptions& options = {}) : Adam("adam", options) {}
+  Adam(const std::vector<Variable>& parameters, const AdamOptions& options = {}) : Adam(options) { attach(parameters); }
+
+ protected:
+  Adam(std::string family, const AdamOptions& options);
+  void begin_step() override;
+  Tensor step(const Variable& parameter, const Tensor& gradient, const Tensor& lr, std::span<Variable> moments) override;
+  /// mhat / (sqrt(vhat) + eps), moments advanced.
+  Tensor direction(const Tensor& gradient, std::span<Variable> moments) const;
+
+ private:
+  AdamOptions options_;
+  Variable beta1_power_, beta2_power_;   // f64 []: beta^t
+  Tensor correction1_, correction2_;     // f32 []: 1/(1-beta^t), within a step
+};
+
+struct AdamWOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+  /// Which parameters decay; all where empty.
+  std::function<bool(const Variable&)> decays = {};
+};
+
+/// Adam with decoupled decay (Loshchilov and Hutter 2019): w*(1 - lr*decay) - lr*direction, from the old weight, computed as
+/// w - lr*(direction + decay*w): the factor 1 - lr*decay itself would lose most of a small lr*decay to rounding.
+class AdamW final : public Adam {
+ public:
+  explicit AdamW(const AdamWOptions& options = {});
+  AdamW(const std::vector<Variable>& parameters, const AdamWOptions& options = {}) : AdamW(options) { attach(parameters); }
+
+ protected:
+  Tensor step(const Variable& parameter, const Tensor& gradient, const Tensor& lr, std::span<Variable> moments) override;
+
+ private:
+  double weight_decay_;
+  std::function<bool(const Variable&)> decays_;
+};
+
+struct RMSPropOptions {
+  double lr = 1e-3;
+  double rho = 0.9;
+  double eps = 1e-8;
+  bool eps_inside_root = true;
+};
+
+/// v = rho*v + (1-rho)*g^2; w -= lr * g / sqrt(v + eps), or lr * g / (sqrt(v) + eps).
+class RMSProp final : public Optimizer {
+ public:
+  explicit RMSProp(const RMSPropOptions& options = {});
+  RMSProp(const std::vector<Variable>& parameters, const RMSPropOptions& options = {}) : RMSProp(options) { attach(parameters); }
+
+ protected:
+  Tensor step(const Variable& parameter, const Tensor& gradient, const Tensor& lr, std::span<Variable> moments) override;
+
+ private:
+  RMSPropOptions options_;
+};
+
+struct AdaGradOptions {
+  double lr = 0.01;
+  double eps = 1e-8;
+  double initial_accumulator = 0;
+};
+
+/// s += g^2; w -= lr * g / (sqrt(s) + eps) (Duchi et al. 2011).
+class AdaGrad final : public Optimizer {
+ public:
+  explicit AdaGrad(const AdaGradOptions& options = {});
+  AdaGrad(const std::vector<Variable>& parameters, const AdaGradOptions& options = {}) : AdaGrad(options) { attach(parameters); }
+
+ protected:
+  Tensor step(const Variable& parameter, const Tensor& gradient, const Tensor& lr, std::span<Variable> moments) override;
+
+ private:
+  AdaGradOptions options_;
+};
+
+/// Euclidean norm of all gradients together, f64 []: squares and sums in double precision, so it cannot overflow.
+Tensor global_norm(const Gradients& gradients);
+/// Every gradient times limit/norm where norm >= limit, else unchanged bit for bit. limit <= 0 is an Error; a norm that is
+/// not finite stops the step. `norm`, where given, receives the norm before clipping.
+Gradients clip_by_global_norm(const Gradients& gradients, double limit, Tensor* norm = nullptr);
+
+}  // namespace ws

@@ -1,0 +1,13 @@
+// Everything a user of wholestep needs.
+#pragma once
+#include "wholestep/initializers.h"  // IWYU pragma: export
+#include "wholestep/jit.h"           // IWYU pragma: export
+#include "wholestep/layers.h"        // IWYU pragma: export
+#include "wholestep/losses.h"        // IWYU pragma: export
+#include "wholestep/models.h"        // IWYU pragma: export
+#include "wholestep/module.h"        // IWYU pragma: export
+#include "wholestep/optimizers.h"    // IWYU pragma: export
+#include "wholestep/random.h"        // IWYU pragma: export
+#include "wholestep/schedules.h"     // IWYU pragma: export
+#include "wholestep/tensor.h"        // IWYU pragma: export
+#include "wholestep/trainer.h"       // IWYU pragma: export

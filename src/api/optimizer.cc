@@ -1,0 +1,108 @@
+// The base of all optimizers, and clipping.
+#include <cmath>
+
+#include "support/error.h"
+#include "support/log.h"
+#include "wholestep/optimizers.h"
+
+namespace ws {
+namespace {
+
+Tensor scalar_f64(double value) { return Tensor::full({}, value, DType::f64); }
+
+void check_lr(double lr) {
+  if (!std::isfinite(lr) || lr < 0) fail("learning rate {} must be a number of at least 0", lr);
+}
+
+}  // namespace
+
+Optimizer::Optimizer(std::string family, double lr, std::vector<Moment> moments)
+    : family_(std::move(family)), lr_(family_ + ".lr", lr), moments_(std::move(moments)) {
+  check_lr(lr);
+}
+
+Variable Optimizer::add_counter(const std::string& name, double initial) {
+  counters_.emplace_back(family_ + "." + name, scalar_f64(initial));
+  counter_starts_.push_back(initial);
+  return counters_.back();
+}
+
+void Optimizer::attach(const std::vector<Variable>& parameters) {
+  if (attached_) fail("this {} optimizer is attached to its parameters already; make one optimizer for each model", family_);
+  for (const Variable& p : parameters) {
+    if (!positions_.emplace(p.slot(), parameters_.size()).second) continue;   // tied: one parameter
+    Entry entry;
+    for (const Moment& m : moments_)
+      entry.moments.emplace_back(family_ + "." + m.name + "." + p.name(), Tensor::full(p.value().shape(), m.initial));
+    parameters_.push_back(p);
+    entries_.push_back(std::move(entry));
+  }
+  attached_ = true;
+}
+
+void Optimizer::update(const Gradients& gradients) {
+  if (!attached_) fail("this {} optimizer has no parameters yet; construct it with model.parameters(), or give it to a Trainer", family_);
+  NoGrad no_grad;   // an update is not part of any loss
+  begin_step();
+  Tensor lr = lr_;
+  for (size_t i = 0; i < gradients.parameters.size(); ++i) {
+    Variable parameter = gradients.parameters[i];
+    auto found = positions_.find(parameter.slot());
+    if (found == positions_.end()) fail("parameter '{}' was not given to this {} optimizer", parameter.name(), family_);
+    Entry& entry = entries_[found->second];
+    if (!gradients.values[i].defined()) {
+      if (!entry.warned) note("parameter '{}' has no gradient: the loss does not depend on it, and it stays as it is", parameter.name());
+      entry.warned = true;
+      continue;
+    }
+    parameter.set(step(parameter, gradients.values[i], lr, entry.moments));
+  }
+}
+
+void Optimizer::set_lr(double lr) {
+  check_lr(lr);
+  lr_.set(lr);
+}
+
+void Optimizer::reset() {
+  for (size_t i = 0; i < counters_.size(); ++i) counters_[i].set(scalar_f64(counter_starts_[i]));
+  for (Entry& entry : entries_)
+    for (size_t k = 0; k < moments_.size(); ++k) {
+      Variable& moment = entry.moments[k];
+      moment.set(Tensor::full(moment.value().shape(), moments_[k].initial));
+    }
+}
+
+void Optimizer::collect_state(std::vector<Variable>& into) const {
+  if (!attached_) fail("this {} optimizer has no parameters yet; construct it with model.parameters()", family_);
+  into.push_back(lr_.variable());
+  into.insert(into.end(), counters_.begin(), counters_.end());
+  for (const Entry& entry : entries_) into.insert(into.end(), entry.moments.begin(), entry.moments.end());
+}
+
+Tensor global_norm(const Gradients& gradients) {
+  Tensor total;
+  for (const Tensor& g : gradients.values) {
+    if (!g.defined()) continue;
+    Tensor squares = square(g.cast(DType::f64)).sum();
+    total = total.defined() ? total + squares : squares;
+  }
+  if (!total.defined()) fail("global norm: no parameter has a gradient; the loss does not depend on any of them");
+  return sqrt(total);
+}
+
+Gradients clip_by_global_norm(const Gradients& gradients, double limit, Tensor* norm) {
+  if (!(limit > 0)) fail("clipping: the limit {} must be above 0; leave clipping out to have none", limit);
+  NoGrad no_grad;
+  Tensor measured = check_finite(global_norm(gradients), "the gradient norm");
+  if (norm) *norm = measured;
+  Tensor limit_f64 = scalar_f64(limit);
+  Tensor clipped = le(limit_f64, measured);                                    // bool []
+  Tensor factor = (limit_f64 / where(clipped, measured, limit_f64)).cast(DType::f32);   // 1 where unused: never 1/0
+  Gradients result = gradients;
+  for (Tensor& g : result.values)
+    if (g.defined()) g = where(clipped, g * factor, g);
+  return result;
+}
+
+}  // namespace ws
