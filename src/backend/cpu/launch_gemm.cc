@@ -1,0 +1,114 @@
+// GEMM launches: operands by stride, and the store hole: a fused loop run over each finished tile.
+#include <cstring>
+
+#include "backend/cpu/launch.h"
+#include "support/error.h"
+
+namespace ws::cpu {
+namespace {
+
+constexpr int kMaxHoleWords = 1024;   // argument words of one hole, copied to the stack for each tile
+
+/// The store hole's loop with its arguments; the tile's address and row stride are filled in per tile.
+class Hole {
+ public:
+  Hole(const Program& program, const LoopCall& call, const LoopCode& code, int64_t rows, AddressBook& book) : fn_(code.fn), rows_(rows) {
+    const LoopKernel& k = *call.kernel;
+    layout_ = {static_cast<int>(k.accesses.size()), k.rank, static_cast<int>(k.scalars.size())};
+    WS_ASSERT(layout_.words() <= kMaxHoleWords, "a store hole with {} accesses", k.accesses.size());
+    args_.assign(static_cast<size_t>(layout_.words()), 0);
+    for (int d = 0; d < k.rank; ++d) args_[static_cast<size_t>(layout_.dim(d))] = call.dims[static_cast<size_t>(d)];
+    for (int a = 0; a < layout_.accesses; ++a) {
+      const View& v = call.accesses[static_cast<size_t>(a)];
+      if (v.buffer < 0) {
+        tiles_.push_back(a);
+        continue;
+      }
+      for (int d = 0; d < k.rank; ++d) args_[static_cast<size_t>(layout_.stride(a, d))] = v.strides[static_cast<size_t>(d)];
+      const auto bytes = static_cast<int64_t>(size_of(program.buffers[static_cast<size_t>(v.buffer)].dtype));
+      book.want(&args_[static_cast<size_t>(layout_.pointer(a))], v.buffer, v.offset * bytes);
+    }
+    for (int s = 0; s < layout_.scalars; ++s) args_[static_cast<size_t>(layout_.scalar(s))] = call.scalars[static_cast<size_t>(s)];
+    row_multiples_.assign(static_cast<size_t>(k.rank), 1);
+    for (int d = k.rank - 3; d >= 0; --d)
+      row_multiples_[static_cast<size_t>(d)] = row_multiples_[static_cast<size_t>(d + 1)] * call.dims[static_cast<size_t>(d + 1)];
+  }
+
+  static void run(void* self, float* tile, int64_t ld, int64_t batch, int64_t m0, int64_t n0, int64_t mc, int64_t nc, int worker) {
+    const Hole& hole = *static_cast<const Hole*>(self);
+    int64_t args[kMaxHoleWords];
+    std::memcpy(args, hole.args_.data(), hole.args_.size() * sizeof(int64_t));
+    const int64_t row = batch * hole.rows_ + m0;
+    float* origin = tile - (row * ld + n0);   // where element (0, 0) of the whole result would be
+    const int rank = hole.layout_.rank;
+    for (int a : hole.tiles_) {
+      std::memcpy(&args[hole.layout_.pointer(a)], &origin, sizeof origin);
+      for (int d = 0; d + 1 < rank; ++d) args[hole.layout_.stride(a, d)] = ld * hole.row_multiples_[static_cast<size_t>(d)];
+      args[hole.layout_.stride(a, rank - 1)] = 1;
+    }
+    hole.fn_(args, row, row + mc, n0, n0 + nc, hole.context->scratch_of(worker));
+  }
+
+  RunContext* context = nullptr;
+
+ private:
+  LoopFn fn_;
+  int64_t rows_;
+  LoopArgsLayout layout_{};
+  std::vector<int64_t> args_;
+  std::vector<int> tiles_;
+  std::vector<int64_t> row_multiples_;   // by dim before the last: rows that one step of it passes
+};
+
+class GemmLaunch final : public Launch {
+ public:
+  GemmLaunch(const Program& program, const GemmCall& call, const LoopCode* store, Isa isa, AddressBook& book)
+      : gemm_(gemm_shape(call)), isa_(gemm_isa(isa)) {
+    book.want(&gemm_.a.data, call.a.buffer, call.a.offset * 4);
+    book.want(&gemm_.b.data, call.b.buffer, call.b.offset * 4);
+    if (call.store != nullptr) {
+      hole_ = std::make_unique<Hole>(program, *call.store, *store, call.m, book);
+      gemm_.store = &Hole::run;
+      gemm_.store_context = hole_.get();
+    } else {
+      book.want(&gemm_.c, call.c.buffer, call.c.offset * 4);
+    }
+    if (call.workspace >= 0) book.want(&workspace_, call.workspace, 0);
+  }
+  void run(RunContext& context) override {
+    if (hole_ != nullptr) hole_->context = &context;
+    gemm(gemm_, isa_, workspace_, context.workers);
+  }
+
+ private:
+  Gemm gemm_;
+  GemmIsa isa_;
+  std::unique_ptr<Hole> hole_;
+  void* workspace_ = nullptr;
+};
+
+}  // namespace
+
+Gemm gemm_shape(const GemmCall& call) {
+  Gemm g;
+  g.batch = call.batch;
+  g.m = call.m;
+  g.n = call.n;
+  g.k = call.k;
+  g.a.batch_stride = call.a.strides[0];
+  g.a.row_stride = call.a.strides[1];
+  g.a.col_stride = call.a.strides[2];
+  g.b.batch_stride = call.b.strides[0];
+  g.b.row_stride = call.b.strides[1];
+  g.b.col_stride = call.b.strides[2];
+  g.c_batch_stride = call.c.strides[0];
+  g.c_row_stride = call.c.strides[1];
+  if (call.store != nullptr) g.store = &Hole::run;   // only whether there is one matters for sizes
+  return g;
+}
+
+std::unique_ptr<Launch> launch_gemm(const Program& program, const GemmCall& call, const LoopCode* store, Isa isa, AddressBook& book) {
+  return std::make_unique<GemmLaunch>(program, call, store, isa, book);
+}
+
+}  // namespace ws::cpu

@@ -1,0 +1,154 @@
+// Library launches: structural ops that are one routine each.
+#include <cstring>
+
+#include "backend/cpu/attention/attention.h"
+#include "backend/cpu/launch.h"
+#include "backend/cpu/rows/rows.h"
+#include "support/error.h"
+
+namespace ws::cpu {
+namespace {
+
+DType dtype_of(const Program& p, const View& v) { return p.buffers[static_cast<size_t>(v.buffer)].dtype; }
+
+/// A window whose address is filled in by the book.
+struct Window {
+  Strided array;
+  size_t element_bytes = 0;
+  void bind(const Program& p, const View& v, AddressBook& book) {
+    array.dims = v.dims;
+    array.strides = v.strides;
+    element_bytes = size_of(dtype_of(p, v));
+    book.want(&array.data, v.buffer, v.offset * static_cast<int64_t>(element_bytes));
+  }
+};
+
+/// Any routine over the call's windows.
+template <class Body>
+class RoutineLaunch final : public Launch {
+ public:
+  RoutineLaunch(const Program& p, const LibraryCall& call, AddressBook& book, bool may_stop, Body body)
+      : windows_(call.views.size()), may_stop_(may_stop), body_(std::move(body)) {
+    for (size_t i = 0; i < windows_.size(); ++i) windows_[i].bind(p, call.views[i], book);
+  }
+  void run(RunContext& context) override { body_(windows_, context); }
+  bool may_stop() const override { return may_stop_; }
+
+ private:
+  std::vector<Window> windows_;
+  bool may_stop_;
+  Body body_;
+};
+
+template <class Body>
+std::unique_ptr<Launch> routine(const Program& p, const LibraryCall& call, AddressBook& book, Body body, bool may_stop = false) {
+  return std::make_unique<RoutineLaunch<Body>>(p, call, book, may_stop, std::move(body));
+}
+
+using Windows = std::vector<Window>;
+
+std::unique_ptr<Launch> launch_check(const Program& p, const LibraryCall& call, int index, AddressBook& book) {
+  const DType dtype = dtype_of(p, call.views[0]);
+  const bool range = call.op->name == "check_range";
+  const int64_t low = range ? call.attrs.integer("low") : 0, high = range ? call.attrs.integer("high") : 0;
+  return routine(p, call, book, [=](Windows& w, RunContext& c) {
+    const CheckResult r = range ? check_range(w[0].array, low, high, c.workers) : check_finite(w[0].array, dtype, c.workers);
+    if (!r.ok) c.status = {index, r.value};
+    std::memcpy(w[1].array.data, w[0].array.data, static_cast<size_t>(w[0].array.dims.num_elements()) * w[0].element_bytes);
+  }, true);
+}
+
+// --- attention --------------------------------------------------------------------------------------------------------------
+
+Attention attention_shape(const LibraryCall& call) {
+  const View &q = call.views[0], &k = call.views[1];
+  Attention a;
+  a.batch = q.dims[0];
+  a.queries = q.dims[1];
+  a.heads = q.dims[2];
+  a.head_size = q.dims[3];
+  a.keys = k.dims[1];
+  a.causal = call.attrs.flag("causal");
+  a.scale = static_cast<float>(call.attrs.number("scale"));
+  return a;
+}
+
+class AttentionLaunch final : public Launch {
+ public:
+  AttentionLaunch(const LibraryCall& call, Isa isa, std::span<const LoopCode> loops, AddressBook& book)
+      : a_(attention_shape(call)), isa_(gemm_isa(isa)), backward_(call.op->lowering == Lowering::kAttentionGrad), loops_(loops.begin(), loops.end()) {
+    bind(a_.q, call.views[0], book);
+    bind(a_.k, call.views[1], book);
+    bind(a_.v, call.views[2], book);
+    if (backward_) {
+      book.want(&a_.row_max, call.views[3].buffer, call.views[3].offset * 4);
+      book.want(&a_.row_sum, call.views[4].buffer, call.views[4].offset * 4);
+      bind(a_.grad_out, call.views[5], book);
+      bind(a_.grad_q, call.views[6], book);
+      bind(a_.grad_k, call.views[7], book);
+      bind(a_.grad_v, call.views[8], book);
+    } else {
+      bind(a_.out, call.views[3], book);
+      book.want(&a_.row_max, call.views[4].buffer, call.views[4].offset * 4);
+      book.want(&a_.row_sum, call.views[5].buffer, call.views[5].offset * 4);
+    }
+    if (call.workspace >= 0) book.want(&workspace_, call.workspace, 0);
+  }
+  void run(RunContext& context) override {
+    if (backward_) attention_backward(a_, isa_, workspace_, context.workers);
+    else attention_forward(a_, isa_, workspace_, context.workers);
+  }
+
+ private:
+  static void bind(AttentionTensor& t, const View& v, AddressBook& book) {
+    t.batch_stride = v.strides[0];
+    t.time_stride = v.strides[1];
+    t.head_stride = v.strides[2];
+    book.want(&t.data, v.buffer, v.offset * 4);
+  }
+  Attention a_;
+  GemmIsa isa_;
+  bool backward_;
+  std::vector<LoopCode> loops_;
+  void* workspace_ = nullptr;
+};
+
+}  // namespace
+
+std::vector<std::shared_ptr<const LoopKernel>> loops_of(const LibraryCall&) { return {}; }
+
+int64_t library_workspace_bytes(const LibraryCall& call, const Program&, Isa isa, int num_threads) {
+  if (call.op == nullptr) return 0;
+  if (call.op->lowering != Lowering::kAttention && call.op->lowering != Lowering::kAttentionGrad) return 0;
+  return attention_workspace_bytes(attention_shape(call), gemm_isa(isa), num_threads);
+}
+
+std::unique_ptr<Launch> launch_library(const Program& p, const LibraryCall& call, int call_index, Isa isa, std::span<const LoopCode> loops,
+                                       AddressBook& book) {
+  if (call.op == nullptr)
+    return routine(p, call, book, [](Windows& w, RunContext& c) { copy(w[1].array, w[0].array, w[0].element_bytes, c.workers); });
+  switch (call.op->lowering) {
+    case Lowering::kConcatenate: {
+      const auto axis = static_cast<int>(call.attrs.integer("axis"));
+      return routine(p, call, book, [axis, parts = std::vector<Strided>(call.views.size() - 1)](Windows& w, RunContext& c) mutable {
+        for (size_t i = 0; i < parts.size(); ++i) parts[i] = w[i].array;
+        concatenate(w.back().array, parts, axis, w[0].element_bytes, c.workers);
+      });
+    }
+    case Lowering::kPad:
+      return routine(p, call, book, [low = call.attrs.integers("low"), interior = call.attrs.integers("interior")](Windows& w, RunContext& c) {
+        pad(w[1].array, w[0].array, low, interior, w[0].element_bytes, c.workers);
+      });
+    case Lowering::kGather:
+      return routine(p, call, book, [](Windows& w, RunContext& c) { gather(w[2].array, w[0].array, w[1].array, w[0].element_bytes, c.workers); });
+    case Lowering::kScatterAdd: {
+      const DType dtype = dtype_of(p, call.views[1]);
+      return routine(p, call, book, [dtype](Windows& w, RunContext& c) { scatter_add(w[2].array, w[0].array, w[1].array, dtype, c.workers); });
+    }
+    case Lowering::kCheck: return launch_check(p, call, call_index, book);
+    case Lowering::kAttention: case Lowering::kAttentionGrad: return std::make_unique<AttentionLaunch>(call, isa, loops, book);
+    default: WS_ASSERT(false, "the CPU has no routine for {}", call.op->name);
+  }
+}
+
+}  // namespace ws::cpu

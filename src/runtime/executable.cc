@@ -1,0 +1,103 @@
+#include "runtime/executable.h"
+
+#include "runtime/thread_pool.h"
+#include "support/error.h"
+#include "support/flags.h"
+#include "support/float_mode.h"
+#include "support/log.h"
+
+namespace ws {
+namespace {
+
+/// GEMM panels and the like: one more temporary per call, alive for that call alone.
+void add_workspaces(Program& program, const Backend& backend, int num_threads) {
+  for (KernelCall& call : program.calls) {
+    int64_t bytes = 0;
+    int* workspace = nullptr;
+    if (auto* gemm = std::get_if<GemmCall>(&call.what)) {
+      bytes = backend.workspace_bytes(*gemm, num_threads);
+      workspace = &gemm->workspace;
+    } else if (auto* library = std::get_if<LibraryCall>(&call.what)) {
+      bytes = backend.workspace_bytes(*library, program, num_threads);
+      workspace = &library->workspace;
+    }
+    if (bytes <= 0) continue;
+    Buffer b;
+    b.dtype = DType::f32;
+    b.num_elements = (bytes + 3) / 4;
+    b.name = "workspace";
+    program.buffers.push_back(std::move(b));
+    *workspace = static_cast<int>(program.buffers.size()) - 1;
+    call.writes.push_back(*workspace);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Executable> Executable::compile(const Graph& graph, const ExecutableOptions& options) {
+  std::unique_ptr<Executable> e(new Executable());
+  e->graph_ = graph;
+  e->options_ = options;
+  Backend& backend = cpu_backend();
+  ScheduleOptions how;
+  how.fuse = options.fuse && !flags().disabled("fuse");
+  how.num_threads = options.num_threads;
+  how.input_layouts = options.input_layouts;
+  auto program = std::make_shared<Program>(schedule(graph, how));
+  add_workspaces(*program, backend, options.num_threads);
+  e->plan_ = plan_memory(*program);
+  if (flags().verify >= 1) verify_plan(*program, e->plan_);
+  e->program_ = program;
+  e->device_ = backend.load(program, e->plan_, options.num_threads);
+  return e;
+}
+
+Executable::~Executable() { cpu_backend().release(arena_, plan_.arena_bytes); }
+
+void Executable::ensure_arena() {
+  if (arena_ == nullptr && plan_.arena_bytes > 0) arena_ = cpu_backend().allocate(plan_.arena_bytes);
+}
+
+int64_t Executable::temporary_bytes() const { return plan_.arena_bytes + device_->scratch_bytes(); }
+
+void Executable::run(void* const* inputs, void* const* outputs) {
+  ensure_arena();
+  StepStatus status;
+  {
+    FlushDenormals mode;
+    if (options_.num_threads <= 1) {
+      SerialWorkers alone;
+      status = device_->run(inputs, outputs, arena_, alone);
+    } else {
+      WorkersLease lease(options_.num_threads);
+      status = device_->run(inputs, outputs, arena_, lease.workers());
+    }
+  }
+  if (status) throw_check(status);
+}
+
+void Executable::run_observed(void* const* inputs, void* const* outputs, const std::function<void(int, double)>& observe) {
+  ensure_arena();
+  StepStatus status;
+  auto pass_on = [](void* context, int call, int64_t ns) {
+    (*static_cast<const std::function<void(int, double)>*>(context))(call, static_cast<double>(ns));
+  };
+  {
+    FlushDenormals mode;
+    WorkersLease lease(options_.num_threads);
+    status = device_->run_observed(inputs, outputs, arena_, lease.workers(), pass_on, const_cast<std::function<void(int, double)>*>(&observe));
+  }
+  if (status) throw_check(status);
+}
+
+void Executable::throw_check(const StepStatus& status) const {
+  const auto& call = std::get<LibraryCall>(program_->calls[static_cast<size_t>(status.call)].what);
+  const std::string& what = call.attrs.text("what");
+  const std::string& path = program_->calls[static_cast<size_t>(status.call)].path;
+  const std::string where = path.empty() ? "" : fmt::format(" (in {})", path);
+  if (call.op->name == "check_range")
+    fail_at_run("{} {:.0f} is outside [{}, {}){}; nothing was updated", what, status.value, call.attrs.integer("low"), call.attrs.integer("high"), where);
+  fail_at_run("the {} is {}{}; nothing was updated", what, status.value, where);
+}
+
+}  // namespace ws
