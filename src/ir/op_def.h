@@ -42,6 +42,7 @@ enum Trait : uint32_t {
   kEffect = 1u << 3,         // must run even where its result is unused (checks)
   kIndexed = 1u << 4,        // emit asks for index() or linear_index()
   kSwapsPairs = 1u << 5,     // elementwise, but element i reads element i^1 of its input along the last axis
+  kWideGradient = 1u << 6,   // vjp takes an f32 gradient of a bf16 result as it is (casts and data movement); others get it rounded
 };
 
 struct Cost {
@@ -82,6 +83,8 @@ struct OpDef {
   struct VjpArgs {
     std::span<const Value> inputs, results, grad_results;
     const Attrs& attrs;
+    uint64_t wanted = ~uint64_t{0};       // bit i: someone asks for the gradient of input i (inputs from 63 on share a bit)
+    bool wants(size_t input) const { return (wanted >> (input < 63 ? input : 63) & 1) != 0; }
   };
   std::function<std::vector<Value>(Builder&, const VjpArgs&)> vjp;   // or not_differentiable
   std::function<Cost(std::span<const Type> inputs, std::span<const Type> results, const Attrs&)> cost;

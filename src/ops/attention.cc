@@ -1,0 +1,179 @@
+// attention and its gradient. A masked key has weight exactly 0; a row with every key masked gives 0, with zero gradient.
+// Causal: query t sees keys s <= t + S - T, so that the last query sees the last key.
+#include <algorithm>
+
+#include "ops/op_helpers.h"
+#include "ops/op_list.h"
+
+namespace ws::ops {
+
+namespace {
+
+struct Sizes {
+  int64_t batch, queries, keys, heads, width;
+};
+
+Sizes sizes_of(const Shape& q, const Shape& k) { return {q[0], q[1], k[1], q[2], q[3]}; }
+
+// Number of leading keys that query t sees.
+int64_t visible(const Sizes& s, bool causal, int64_t t) {
+  return causal ? std::clamp<int64_t>(t + 1 + s.keys - s.queries, 0, s.keys) : s.keys;
+}
+
+// Visible pairs of one head: a triangle (or trapezoid) where causal.
+double visible_pairs(const Sizes& s, bool causal) {
+  const auto queries = static_cast<double>(s.queries), keys = static_cast<double>(s.keys);
+  if (!causal) return queries * keys;
+  const double rows = std::min(queries, keys), widest = keys;  // the last `rows` queries see widest - rows + 1 ... widest keys
+  return rows * (widest - rows + 1 + widest) / 2;
+}
+
+void expect_qkv(std::string_view op, const Type& q, const Type& k, const Type& v) {
+  if (q.dtype != k.dtype || q.dtype != v.dtype) fail("{} needs one dtype, given q {}, k {} and v {}: cast them", op, q.str(), k.str(), v.str());
+  if (q.dtype != DType::f32) fail("{} takes f32, given q {}, k {} and v {}: cast them first", op, q.str(), k.str(), v.str());
+  bool fits = q.shape.rank() == 4 && k.shape.rank() == 4 && k.shape == v.shape;
+  fits = fits && q.shape[0] == k.shape[0] && q.shape[2] == k.shape[2] && q.shape[3] == k.shape[3];
+  if (!fits) fail("{} needs q [batch, queries, heads, width] and k, v [batch, keys, heads, width], given q {}, k {}, v {}", op, q.str(), k.str(), v.str());
+}
+
+// One head of one batch item of a [B, T, H, D] array.
+struct Head {
+  const double* data;
+  int64_t stride;
+  const double* row(int64_t t) const { return data + t * stride; }
+};
+
+Head head_of(const RefArray& a, int64_t b, int64_t h) {
+  const Shape& s = a.type.shape;
+  return {a.data.data() + (b * s[1] * s[2] + h) * s[3], s[2] * s[3]};
+}
+double* row_of(RefArray& a, int64_t b, int64_t t, int64_t h) {
+  const Shape& s = a.type.shape;
+  return a.data.data() + ((b * s[1] + t) * s[2] + h) * s[3];
+}
+
+double dot(const double* x, const double* y, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += x[i] * y[i];
+  return sum;
+}
+void add_scaled(double* to, double factor, const double* x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] += factor * x[i];
+}
+
+template <class F>
+void for_each_row(const Sizes& s, F&& body) {
+  for (int64_t b = 0; b < s.batch; ++b)
+    for (int64_t h = 0; h < s.heads; ++h)
+      for (int64_t t = 0; t < s.queries; ++t) body(b, h, t, static_cast<size_t>((b * s.heads + h) * s.queries + t));
+}
+
+void forward_reference(Arrays in, const Attrs& attrs, std::span<RefArray> out) {
+  const Sizes s = sizes_of(in[0].type.shape, in[1].type.shape);
+  const double scale = attrs.number("scale");
+  for_each_row(s, [&](int64_t b, int64_t h, int64_t t, size_t row) {
+    const int64_t keys = visible(s, attrs.flag("causal"), t);
+    if (keys == 0) return;  // results start as zeros
+    const Head q = head_of(in[0], b, h), k = head_of(in[1], b, h), v = head_of(in[2], b, h);
+    std::vector<double> weight(static_cast<size_t>(keys));
+    for (int64_t j = 0; j < keys; ++j) weight[static_cast<size_t>(j)] = dot(q.row(t), k.row(j), s.width) * scale;
+    double high = -HUGE_VAL, sum = 0;
+    for (double w : weight) high = std::isnan(high) || high > w ? high : w;
+    for (double& w : weight) sum += w = std::exp(w - high);
+    for (int64_t j = 0; j < keys; ++j) add_scaled(row_of(out[0], b, t, h), weight[static_cast<size_t>(j)] / sum, v.row(j), s.width);
+    out[1].data[row] = high;
+    out[2].data[row] = sum;
+  });
+}
+
+// With p the weights, g the gradient of the output: grad_v = p g; grad_score = p (g.v - sum_j p_j g.v_j).
+void backward_reference(Arrays in, const Attrs& attrs, std::span<RefArray> out) {
+  const Sizes s = sizes_of(in[0].type.shape, in[1].type.shape);
+  const double scale = attrs.number("scale");
+  for_each_row(s, [&](int64_t b, int64_t h, int64_t t, size_t row) {
+    const int64_t keys = visible(s, attrs.flag("causal"), t);
+    const Head q = head_of(in[0], b, h), k = head_of(in[1], b, h), v = head_of(in[2], b, h), g = head_of(in[5], b, h);
+    std::vector<double> p(static_cast<size_t>(keys)), grad_p(static_cast<size_t>(keys));
+    double mean = 0;
+    for (int64_t j = 0; j < keys; ++j) {
+      const auto i = static_cast<size_t>(j);
+      p[i] = std::exp(dot(q.row(t), k.row(j), s.width) * scale - in[3].data[row]) / in[4].data[row];
+      grad_p[i] = dot(g.row(t), v.row(j), s.width);
+      mean += p[i] * grad_p[i];
+    }
+    for (int64_t j = 0; j < keys; ++j) {
+      const auto i = static_cast<size_t>(j);
+      const double grad_score = p[i] * (grad_p[i] - mean) * scale;
+      add_scaled(row_of(out[0], b, t, h), grad_score, k.row(j), s.width);
+      add_scaled(row_of(out[1], b, j, h), grad_score, q.row(t), s.width);
+      add_scaled(row_of(out[2], b, j, h), p[i], g.row(t), s.width);
+    }
+  });
+}
+
+Cost attention_cost(Types in, Types out, const Attrs& attrs, double products, double softmax_flops) {
+  const Sizes s = sizes_of(in[0].shape, in[1].shape);
+  const double pairs = visible_pairs(s, attrs.flag("causal")) * static_cast<double>(s.batch * s.heads);
+  Cost c = streaming_cost(in, out, 0);
+  c.flops = pairs * (2 * products * static_cast<double>(s.width) + softmax_flops);
+  return c;
+}
+
+const std::vector<AttrSpec> kAttrs = {{"causal", AttrSpec::Kind::flag}, {"scale", AttrSpec::Kind::number}};
+
+}  // namespace
+
+const OpDef& attention_op() {
+  static const OpDef def = {
+      .name = "attention",
+      .arity = 3,
+      .num_results = 3,
+      .traits = kExpensive,
+      .lowering = Lowering::kAttention,
+      .attrs = kAttrs,
+      .infer = [](Types in, const Attrs&) -> std::vector<Type> {
+        expect_qkv("attention", in[0], in[1], in[2]);
+        const Shape& q = in[0].shape;
+        const Type rows{DType::f32, Shape{q[0], q[2], q[1]}};
+        return {in[0], rows, rows};
+      },
+      .vjp = [](Builder& b, const OpDef::VjpArgs& a) -> Grads {
+        if (a.grad_results[1] || a.grad_results[2]) fail("attention: row_max and row_sum have no gradient, only the output does: stop_gradient them");
+        if (!a.grad_results[0]) return {Value{}, Value{}, Value{}};
+        const Value in[] = {a.inputs[0], a.inputs[1], a.inputs[2], a.results[1], a.results[2], a.grad_results[0]};
+        return b.apply(attention_grad_op(), in, a.attrs);
+      },
+      .cost = [](Types in, Types out, const Attrs& attrs) { return attention_cost(in, out, attrs, 2, 24); },
+      .reference = forward_reference,
+      .emit = {},
+      .domain = {TestDomain{}},
+  };
+  return def;
+}
+
+const OpDef& attention_grad_op() {
+  static const OpDef def = {
+      .name = "attention_grad",
+      .arity = 6,
+      .num_results = 3,
+      .traits = kExpensive,
+      .lowering = Lowering::kAttentionGrad,
+      .attrs = kAttrs,
+      .infer = [](Types in, const Attrs&) -> std::vector<Type> {
+        expect_qkv("attention_grad", in[0], in[1], in[2]);
+        const Shape& q = in[0].shape;
+        const Type rows{DType::f32, Shape{q[0], q[2], q[1]}};
+        if (in[3] != rows || in[4] != rows || in[5] != in[0])
+          fail("attention_grad needs row_max and row_sum {} and grad_out {}, given {}, {} and {}", rows.str(), in[0].str(), in[3].str(), in[4].str(), in[5].str());
+        return {in[0], in[1], in[2]};
+      },
+      .vjp = not_differentiable,
+      .cost = [](Types in, Types out, const Attrs& attrs) { return attention_cost(in, out, attrs, 5, 28); },
+      .reference = backward_reference,
+      .emit = {},
+      .domain = {TestDomain{.gradient_check = false}},
+  };
+  return def;
+}
+
+}  // namespace ws::ops
