@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "wholestep/tensor.h"
@@ -78,6 +79,7 @@ inline void as_result(std::vector<Tensor>& from, std::tuple<Tensor, Tensor>& to)
 void collect(const Stateful& object, std::vector<Variable>& into);
 void collect(const Scalar& object, std::vector<Variable>& into);
 void collect(const Variable& object, std::vector<Variable>& into);
+void collect(const std::vector<Variable>& objects, std::vector<Variable>& into);
 
 template <class F> struct Signature : Signature<decltype(&F::operator())> {};
 template <class R, class C, class... A> struct Signature<R (C::*)(A...) const> {
@@ -108,17 +110,25 @@ class CompiledFunction : public Compiled {
   std::vector<Tensor> outputs_;
 };
 
-/// `auto step = ws::jit([&](const Tensor& x, const Tensor& y) { ... return loss; }, model, optimizer);`
-/// The function takes Tensors and returns a Tensor, a vector of them, or a tuple of two.
+/// The same with options: ws::jit({.name = "evaluate"}, function, model).
 template <class F, class... State>
-auto jit(F function, const State&... state) {
+auto jit(JitOptions options, F function, const State&... state) {
   using Sig = detail::Signature<F>;
   std::vector<Variable> variables;
   (detail::collect(state, variables), ...);
   auto erased = [f = std::move(function)](std::span<const Tensor> in) mutable {
     return detail::call(f, in, std::make_index_sequence<Sig::kArity>());
   };
-  return CompiledFunction<typename Sig::Result>(std::move(erased), std::move(variables), JitOptions{});
+  return CompiledFunction<typename Sig::Result>(std::move(erased), std::move(variables), std::move(options));
+}
+
+/// `auto step = ws::jit([&](const Tensor& x, const Tensor& y) { ... return loss; }, model, optimizer);`
+/// The function takes Tensors and returns a Tensor, a vector of them, or a tuple of two. Called inside another jit function it
+/// becomes part of that one. Gradients of the loop do not reach through a compiled call: take them inside.
+template <class F, class... State>
+  requires(!std::is_same_v<F, JitOptions>)
+auto jit(F function, const State&... state) {
+  return jit(JitOptions{}, std::move(function), state...);
 }
 
 }  // namespace ws

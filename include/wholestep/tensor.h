@@ -43,7 +43,10 @@ class Tensor {
   const void* data() const;                             // dense, row-major; valid while this handle lives and is not donated
 
   // Views (cheap where they can be).
-  Tensor reshape(const Shape& shape) const;             // one dim may be -1
+  Tensor reshape(const Shape& shape) const;
+  Tensor reshape(std::span<const int64_t> dims) const;  // one dim may be -1, as in the forms below
+  Tensor reshape(std::initializer_list<int64_t> dims) const { return reshape(std::span<const int64_t>(dims.begin(), dims.size())); }
+  Tensor reshape(const std::vector<int64_t>& dims) const { return reshape(std::span<const int64_t>(dims)); }
   Tensor transpose(std::vector<int64_t> permutation) const;
   Tensor t() const;                                     // swaps the last two axes
   Tensor broadcast_to(const Shape& shape) const;
@@ -152,9 +155,11 @@ struct Gradients {
   std::vector<Tensor> values;     // undefined where the loss does not depend on the parameter
   Tensor loss;
 };
-/// Works in the loop (over the tape of this thread since the parameters were last read) and inside jit. Frozen parameters are left out.
+/// Works in the loop (over the ops recorded since the parameters were read, which it uses up) and inside jit. Frozen parameters are left out.
 Gradients grad(const Tensor& loss, const std::vector<Variable>& parameters);
-/// Gradients with respect to plain tensors used in `loss`.
+/// The same values, their uses recorded from here on, for grad_of. Cuts `x` off from what it was computed from.
+Tensor watch(const Tensor& x);
+/// Gradients with respect to watched tensors, or tensors computed from watched ones or parameters.
 std::vector<Tensor> grad_of(const Tensor& loss, const std::vector<Tensor>& inputs);
 
 /// No tape inside its life: evaluation in the loop.
@@ -176,6 +181,9 @@ class PathScope {
   ~PathScope();
   PathScope(const PathScope&) = delete;
   PathScope& operator=(const PathScope&) = delete;
+
+ private:
+  size_t length_before_;
 };
 
 }  // namespace ws

@@ -1,0 +1,166 @@
+// Compiled: programs by signature, and the call.
+#include <chrono>
+
+#include "support/error.h"
+#include "support/flags.h"
+#include "support/log.h"
+#include "tensor/compiled_impl.h"
+#include "tensor/context.h"
+
+namespace ws {
+namespace {
+
+std::vector<Variable> each_once(const std::vector<Variable>& variables) {
+  std::vector<Variable> result;
+  std::unordered_map<const Variable::Slot*, bool> seen;
+  for (const Variable& v : variables) {
+    if (!v.defined()) fail("jit: an undefined Variable is among the state");
+    if (seen.emplace(v.slot(), true).second) result.push_back(v);
+  }
+  return result;
+}
+
+void check_inputs(std::span<const Tensor> inputs, const std::string& name) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].defined()) fail("{}: input {} is an undefined Tensor", name, i);
+    if (inputs[i].impl()->traced()) Tracer::check_usable(*inputs[i].impl(), name);
+  }
+}
+
+std::vector<Type> types_of(std::span<const Tensor> inputs) {
+  std::vector<Type> types;
+  for (const Tensor& t : inputs) types.push_back(t.impl()->type());
+  return types;
+}
+
+}  // namespace
+
+Compiled::Compiled(Function function, std::vector<Variable> state, JitOptions options) : impl_(std::make_unique<Impl>()) {
+  impl_->function = std::move(function);
+  impl_->state = each_once(state);
+  impl_->options = std::move(options);
+}
+
+Compiled::Compiled(Compiled&&) noexcept = default;
+
+Compiled::~Compiled() {
+  if (!impl_) return;
+  impl_.reset();
+  drop_idle_programs();
+}
+
+std::vector<bool> Compiled::Impl::trainable_flags() const {
+  std::vector<bool> result;
+  for (const Variable& v : state) result.push_back(v.trainable());
+  return result;
+}
+
+CompiledEntry& Compiled::Impl::entry_for(std::span<const Tensor> inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (!inputs[i].defined() || inputs[i].impl()->traced()) [[unlikely]] check_inputs(inputs, options.name);
+  if (last && last->accepts(inputs)) [[likely]] {
+    if (flags().check_trace) check_trace(*last);
+    return *last;
+  }
+  uint64_t changes = trainable_changes();
+  auto trainable = trainable_flags();
+  for (auto& entry : entries) {
+    if (entry->trainable == trainable) entry->trainable_seen = changes;
+    if (!entry->accepts(inputs)) continue;
+    last = entry.get();
+    if (flags().check_trace) check_trace(*last);
+    return *last;
+  }
+  if (last && options.announce_recompiles) announce(inputs);
+  return compile(inputs);
+}
+
+// Says what differs from the last call.
+void Compiled::Impl::announce(std::span<const Tensor> inputs) const {
+  const auto& old = last->arguments;
+  if (old.size() != inputs.size()) return note("{}: compiling once more: {} inputs, were {}", options.name, inputs.size(), old.size());
+  std::string changed;
+  for (size_t i = 0; i < old.size(); ++i) {
+    Type now = inputs[i].impl()->type();
+    if (!(now == old[i])) changed += fmt::format("{}input {} changed from {} to {}", changed.empty() ? "" : ", ", i, old[i].str(), now.str());
+  }
+  if (changed.empty()) {
+    auto flags_now = trainable_flags();
+    for (size_t i = 0; i < state.size() && changed.empty(); ++i)
+      if (flags_now[i] != last->trainable[i]) changed = fmt::format("'{}' was {}", state[i].name(), flags_now[i] ? "made trainable" : "frozen");
+  }
+  note("{}: compiling once more: {}", options.name, changed);
+}
+
+CompiledEntry& Compiled::Impl::compile(std::span<const Tensor> inputs) {
+  auto start = std::chrono::steady_clock::now();
+  auto types = types_of(inputs);
+  uint64_t changes = trainable_changes();
+  auto trainable = trainable_flags();
+  TracedFunction traced = trace_function(function, state, types, options);
+  int num_threads = options.num_threads > 0 ? options.num_threads : configured_threads();
+  auto program = find_or_compile(traced.graph, num_threads);
+  std::string text = flags().check_trace ? print(traced.graph) : "";
+  auto entry = std::make_unique<CompiledEntry>(std::move(traced), std::move(program));
+  entry->arguments = std::move(types);
+  entry->trainable = std::move(trainable);
+  entry->trainable_seen = changes;
+  entry->trace_text = std::move(text);
+  compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  WS_LOG(1, "{}: compiled in {:.1f} ms", options.name, compile_seconds * 1e3);
+  entries.push_back(std::move(entry));
+  last = entries.back().get();
+  return *last;
+}
+
+// Traces again and names the first line that differs: a number or branch that changed between calls.
+void Compiled::Impl::check_trace(CompiledEntry& entry) {
+  std::string text = print(trace_function(function, state, entry.arguments, options).graph);
+  if (entry.trace_text.empty()) entry.trace_text = text;
+  if (text == entry.trace_text) return;
+  size_t start = 0, line = 0;
+  while (true) {
+    auto line_at = [start](const std::string& t) { return start >= t.size() ? std::string("(nothing)") : t.substr(start, t.find('\n', start) - start); };
+    std::string was = line_at(entry.trace_text), now = line_at(text);
+    if (was != now)
+      fail("{}: CHECK_TRACE: the function traced differently at line {}: was `{}`, now `{}`. A number that changes must be a Scalar; a branch must not depend on what changes",
+           options.name, line, was, now);
+    start += was.size() + 1;
+    ++line;
+  }
+}
+
+std::vector<Tensor> Compiled::operator()(std::span<const Tensor> inputs) {
+  std::vector<Tensor> outputs;
+  run(inputs, outputs);
+  return outputs;
+}
+
+void Compiled::run(std::span<const Tensor> inputs, std::vector<Tensor>& outputs) {
+  if (context().tracer) {   // inside another trace: part of it
+    check_inputs(inputs, impl_->options.name);
+    outputs = impl_->function(inputs);
+    return;
+  }
+  if (!inputs.empty() && inputs.data() >= outputs.data() && inputs.data() < outputs.data() + outputs.size()) {
+    std::vector<Tensor> copy(inputs.begin(), inputs.end());   // outputs are about to be written
+    return run(copy, outputs);
+  }
+  impl_->call(inputs, outputs, [](Executable& executable, void* const* in, void* const* out) { executable.run(in, out); });
+}
+
+void Compiled::prepare(std::span<const Tensor> inputs) { impl_->entry_for(inputs); }
+int Compiled::compile_count() const { return static_cast<int>(impl_->entries.size()); }
+double Compiled::compile_seconds() const { return impl_->compile_seconds; }
+
+std::vector<Compiled::KernelProfile> Compiled::profile(std::span<const Tensor> inputs) {
+  std::vector<KernelProfile> profile;
+  std::vector<Tensor> outputs;
+  impl_->call(inputs, outputs, [&](Executable& executable, void* const* in, void* const* out) {
+    for (const KernelCall& call : executable.program().calls) profile.push_back({call.name, call.path, 0, call.cost.flops, call.cost.bytes});
+    executable.run_observed(in, out, [&](int call, double ns) { profile[static_cast<size_t>(call)].ns += ns; });
+  });
+  return profile;
+}
+
+}  // namespace ws

@@ -1,0 +1,26 @@
+// Programs of the process, by structure: making the same step again compiles nothing.
+#pragma once
+#include <atomic>
+#include <memory>
+
+#include "runtime/executable.h"
+
+namespace ws {
+
+/// An Executable that several Compiled objects may hold; one runs it at a time.
+struct SharedProgram {
+  std::unique_ptr<Executable> executable;
+  std::atomic<bool> busy{false};
+};
+
+/// The program of a traced graph: passes, schedule, plan, machine code. Keyed by the graph's text and the options, never by
+/// addresses. Thread-safe.
+std::shared_ptr<SharedProgram> find_or_compile(const Graph& traced, int num_threads);
+/// A second program like it, for a thread that would have to wait.
+std::shared_ptr<SharedProgram> clone(const SharedProgram& program);
+/// Drops programs that nobody holds and whose arenas are large.
+void drop_idle_programs();
+/// Programs compiled since the start of the process.
+int64_t num_programs_compiled();
+
+}  // namespace ws

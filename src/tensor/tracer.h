@@ -1,0 +1,79 @@
+// Tracer: records the ops that a function calls into a graph. One at a time on a thread.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/graph.h"
+#include "tensor/tensor_impl.h"
+#include "tensor/variable.h"
+
+namespace ws {
+
+class Tracer {
+ public:
+  /// Where an input of the graph comes from at each call.
+  struct Source {
+    enum class Kind : uint8_t { kArgument, kState, kTensor, kSlot };
+    Kind kind = Kind::kArgument;
+    int index = -1;                              // argument, state
+    std::shared_ptr<TensorImpl> tensor;          // kTensor: captured by the function
+    std::shared_ptr<Variable::Slot> slot;        // kState, kSlot
+  };
+
+  explicit Tracer(std::string name);
+  Tracer(const Tracer&) = delete;
+  Tracer& operator=(const Tracer&) = delete;
+
+  /// Inputs known before the function runs.
+  Tensor add_argument(const Type& type, int index);
+  Tensor add_state(Variable::Slot& slot, int index);
+  bool registered(const Variable::Slot& slot) const { return registered_.count(&slot) > 0; }
+
+  std::vector<Tensor> record(const OpDef& op, Operands inputs, const Attrs& attrs);
+  /// The value of a tensor met while tracing: its own, or a new input for one that holds data. Error for a parameter
+  /// that was not registered.
+  Value import(TensorImpl& impl);
+  Tensor wrap(Value value, bool requires_grad);
+  uint64_t id() const { return id_; }
+  const std::string& name() const { return name_; }
+
+  /// Gradients over what was recorded so far; see grad().
+  std::vector<Value> gradients(Value loss, std::span<const Value> wrt);
+
+  Graph graph;
+  std::vector<Source> sources;                   // by graph input
+
+  /// Error where a traced tensor is used outside its trace.
+  static void check_usable(const TensorImpl& impl, std::string_view op);
+  /// Error: `what` needs data, but `impl` is being traced. Names the layer path and the op.
+  [[noreturn]] static void fail_reading(const TensorImpl& impl, std::string_view what);
+
+ private:
+  enum class NodeState : uint8_t { kPlain, kRecorded, kConsumed };
+  std::string unique_input_name(const std::string& wanted);
+
+  uint64_t id_;
+  std::string name_;
+  GraphBuilder builder_;
+  std::vector<NodeState> node_states_;           // by graph node: plain ones are no part of a gradient's path
+  std::unordered_map<const Variable::Slot*, int> registered_;
+  std::unordered_map<const TensorImpl*, Value> imported_;
+  std::unordered_map<std::string, int> names_;
+};
+
+/// Makes `tracer` the thread's while it lives.
+class TracerScope {
+ public:
+  explicit TracerScope(Tracer& tracer);
+  ~TracerScope();
+  TracerScope(const TracerScope&) = delete;
+  TracerScope& operator=(const TracerScope&) = delete;
+
+ private:
+  std::string path_before_;
+};
+
+}  // namespace ws

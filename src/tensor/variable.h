@@ -1,0 +1,32 @@
+// The slot behind a Variable.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "tensor/tensor_impl.h"
+
+namespace ws {
+
+struct Variable::Slot : std::enable_shared_from_this<Variable::Slot> {
+  Slot() = default;
+  Slot(const Slot&) = delete;
+  Slot& operator=(const Slot&) = delete;
+  ~Slot() { unbind(); }
+
+  /// Makes `impl` (used by nobody else as a leaf) the value.
+  void bind(std::shared_ptr<TensorImpl> impl);
+  /// The old value stops being this Variable's.
+  void unbind();
+
+  std::string name;
+  Tensor value;
+  bool trainable = false;
+  uint64_t leaf_id = 0;
+  uint64_t version = 0;        // counts writes
+};
+
+/// Grows whenever any Variable's trainable flag changes: compiled functions look again at theirs.
+uint64_t trainable_changes();
+
+}  // namespace ws
