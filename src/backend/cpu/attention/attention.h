@@ -1,13 +1,21 @@
 // Attention forward and backward in fp32 by stripes of query rows: memory linear in the length, and the bits of
 // matmul(q, k^T), * scale, mask, softmax, matmul(p, v) as separate ops (numerics contract 3.3 and 3.4).
+//
+// Masked keys: the separate ops give them weight +0, which adds fma(0, v, sum) to a chain. Here keys that no row of a stripe sees
+// are left out. That changes no bits: a chain over keys starts at +0, and adding +-0 to a sum changes it only where the sum is -0
+// (every product so far underflowed), a case that is looked for and set right; chains over queries meet their masked terms first,
+// at +0. One rule is stronger than the separate ops': a NaN or infinity in a key or value never reaches a row that does not see it.
 #pragma once
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "backend/cpu/gemm/gemm.h"
+#include "schedule/loop_kernel.h"
 
 namespace ws::cpu {
 
-/// Element (b, t, h, d) at data[b*batch_stride + t*time_stride + h*head_stride + d].
+/// Element (b, t, h, d) at data[b*batch_stride + t*time_stride + h*head_stride + d]: parts of a packed q, k, v are such views.
 struct AttentionTensor {
   float* data = nullptr;
   int64_t batch_stride = 0, time_stride = 0, head_stride = 0;
@@ -22,11 +30,17 @@ struct Attention {
   float* row_sum = nullptr;
   // backward only
   AttentionTensor grad_out, grad_q, grad_k, grad_v;
+  const LoopCode* loops = nullptr;   // machine code of attention_loops(backward), for the ISA in use
 };
 
-int64_t attention_workspace_bytes(const Attention& a, GemmIsa isa, int num_threads);
+/// The row loops (scale, softmax and its gradient) of one direction, to be compiled and passed as Attention::loops.
+std::vector<std::shared_ptr<const LoopKernel>> attention_loops(bool backward);
+/// Bytes of 64-byte aligned workspace; only the sizes of `a` are read.
+int64_t attention_workspace_bytes(const Attention& a, GemmIsa isa, int num_threads, bool backward = true);
+/// Writes out, row_max and row_sum. Allocates nothing.
 void attention_forward(const Attention& a, GemmIsa isa, void* workspace, Workers& workers);
-/// Recomputes the weights from row_max and row_sum; takes query blocks ascending for grad_k and grad_v.
+/// Writes grad_q, grad_k and grad_v. Recomputes the weights from row_max and row_sum; chains of grad_k and grad_v run over queries
+/// ascending, in blocks of 512.
 void attention_backward(const Attention& a, GemmIsa isa, void* workspace, Workers& workers);
 
 }  // namespace ws::cpu
