@@ -4,6 +4,7 @@
 //   ws::AdamW optimizer(model.parameters(), {.lr = 1e-3});
 //   optimizer.update(ws::grad(loss, model.parameters()));
 #pragma once
+#include <concepts>
 #include <functional>
 #include <map>
 #include <span>
@@ -14,6 +15,10 @@
 #include "wholestep/tensor.h"
 
 namespace ws {
+
+/// std::vector<Variable>, deduced: so that SGD({.lr = 0.1}) can only mean options.
+template <class List>
+concept ParameterList = std::same_as<List, std::vector<Variable>>;
 
 class Optimizer : public Stateful {
  public:
@@ -31,7 +36,8 @@ class Optimizer : public Stateful {
   void update(const Gradients& gradients);
   /// Never recompiles.
   void set_lr(double lr);
-  double lr() const { return lr_.get(); }
+  /// As set, not as rounded to fp32.
+  double lr() const;
   /// Forgets moments and counters.
   void reset();
   const std::vector<Variable>& parameters() const { return parameters_; }
@@ -60,6 +66,7 @@ class Optimizer : public Stateful {
   };
   std::string family_;
   Scalar lr_;
+  double exact_lr_;
   std::vector<Moment> moments_;
   std::vector<Variable> parameters_, counters_;
   std::vector<double> counter_starts_;
@@ -80,7 +87,8 @@ struct SGDOptions {
 class SGD final : public Optimizer {
  public:
   explicit SGD(const SGDOptions& options = {});
-  SGD(const std::vector<Variable>& parameters, const SGDOptions& options = {}) : SGD(options) { attach(parameters); }
+  template <ParameterList List>
+  explicit SGD(const List& parameters, const SGDOptions& options = {}) : SGD(options) { attach(parameters); }
 
  protected:
   Tensor step(const Variable& parameter, const Tensor& gradient, const Tensor& lr, std::span<Variable> moments) override;
@@ -100,7 +108,8 @@ struct AdamOptions {
 class Adam : public Optimizer {
  public:
   explicit Adam(const AdamOptions& options = {}) : Adam("adam", options) {}
-  Adam(const std::vector<Variable>& parameters, const AdamOptions& options = {}) : Adam(options) { attach(parameters); }
+  template <ParameterList List>
+  explicit Adam(const List& parameters, const AdamOptions& options = {}) : Adam(options) { attach(parameters); }
 
  protected:
   Adam(std::string family, const AdamOptions& options);
@@ -129,7 +138,8 @@ struct AdamWOptions {
 class AdamW final : public Adam {
  public:
   explicit AdamW(const AdamWOptions& options = {});
-  AdamW(const std::vector<Variable>& parameters, const AdamWOptions& options = {}) : AdamW(options) { attach(parameters); }
+  template <ParameterList List>
+  explicit AdamW(const List& parameters, const AdamWOptions& options = {}) : AdamW(options) { attach(parameters); }
 
  protected:
   Tensor step(const Variable& parameter, const Tensor& gradient, const Tensor& lr, std::span<Variable> moments) override;
@@ -150,7 +160,8 @@ struct RMSPropOptions {
 class RMSProp final : public Optimizer {
  public:
   explicit RMSProp(const RMSPropOptions& options = {});
-  RMSProp(const std::vector<Variable>& parameters, const RMSPropOptions& options = {}) : RMSProp(options) { attach(parameters); }
+  template <ParameterList List>
+  explicit RMSProp(const List& parameters, const RMSPropOptions& options = {}) : RMSProp(options) { attach(parameters); }
 
  protected:
   Tensor step(const Variable& parameter, const Tensor& gradient, const Tensor& lr, std::span<Variable> moments) override;
@@ -169,7 +180,8 @@ struct AdaGradOptions {
 class AdaGrad final : public Optimizer {
  public:
   explicit AdaGrad(const AdaGradOptions& options = {});
-  AdaGrad(const std::vector<Variable>& parameters, const AdaGradOptions& options = {}) : AdaGrad(options) { attach(parameters); }
+  template <ParameterList List>
+  explicit AdaGrad(const List& parameters, const AdaGradOptions& options = {}) : AdaGrad(options) { attach(parameters); }
 
  protected:
   Tensor step(const Variable& parameter, const Tensor& gradient, const Tensor& lr, std::span<Variable> moments) override;

@@ -17,7 +17,7 @@ void check_lr(double lr) {
 }  // namespace
 
 Optimizer::Optimizer(std::string family, double lr, std::vector<Moment> moments)
-    : family_(std::move(family)), lr_(family_ + ".lr", lr), moments_(std::move(moments)) {
+    : family_(std::move(family)), lr_(family_ + ".lr", lr), exact_lr_(lr), moments_(std::move(moments)) {
   check_lr(lr);
 }
 
@@ -62,6 +62,12 @@ void Optimizer::update(const Gradients& gradients) {
 void Optimizer::set_lr(double lr) {
   check_lr(lr);
   lr_.set(lr);
+  exact_lr_ = lr;
+}
+
+double Optimizer::lr() const {
+  double rounded = lr_.get();   // the truth where a checkpoint has set it
+  return static_cast<float>(exact_lr_) == static_cast<float>(rounded) ? exact_lr_ : rounded;
 }
 
 void Optimizer::reset() {
