@@ -5,11 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "backend/cpu/isa.h"
 #include "schedule/loop_kernel.h"
 
 namespace ws::cpu {
-
-enum class Isa : uint8_t { avx2, avx512 };
 
 struct LoopCompilerOptions {
   Isa isa = Isa::avx2;

@@ -1,0 +1,67 @@
+#include "backend/cpu/isa.h"
+
+#include <cpuid.h>
+
+#include "wholestep/error.h"
+
+namespace ws::cpu {
+namespace {
+
+struct Registers {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+};
+
+Registers cpuid(unsigned leaf, unsigned subleaf) {
+  Registers r;
+  __get_cpuid_count(leaf, subleaf, &r.a, &r.b, &r.c, &r.d);
+  return r;
+}
+
+bool bit(unsigned word, int position) { return ((word >> position) & 1u) != 0; }
+
+/// Register state the operating system saves on a context switch (XCR0), 0 where it does not say.
+uint64_t saved_state() {
+  if (!bit(cpuid(1, 0).c, 27)) return 0;  // OSXSAVE
+  unsigned low = 0, high = 0;
+  __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (uint64_t{high} << 32) | low;
+}
+
+bool has_avx2() {
+  const Registers one = cpuid(1, 0), seven = cpuid(7, 0), extended = cpuid(0x80000001u, 0);
+  const bool instructions = bit(one.c, 12) && bit(one.c, 28) && bit(one.c, 29) &&   // FMA, AVX, F16C
+                            bit(seven.b, 5) && bit(seven.b, 3) && bit(seven.b, 8) &&  // AVX2, BMI1, BMI2
+                            bit(extended.c, 5);                                       // LZCNT
+  return instructions && (saved_state() & 0x6) == 0x6;  // xmm, ymm
+}
+
+bool has_avx512() {
+  const Registers seven = cpuid(7, 0);
+  const bool instructions = bit(seven.b, 16) && bit(seven.b, 17) && bit(seven.b, 28) && bit(seven.b, 30) && bit(seven.b, 31);  // F, DQ, CD, BW, VL
+  return instructions && has_avx2() && (saved_state() & 0xe6) == 0xe6;  // and opmask, zmm
+}
+
+}  // namespace
+
+std::string_view name_of(Isa isa) { return isa == Isa::avx512 ? "avx512" : "avx2"; }
+
+std::optional<Isa> isa_from_name(std::string_view name) {
+  for (Isa isa : {Isa::avx2, Isa::avx512})
+    if (name_of(isa) == name) return isa;
+  return std::nullopt;
+}
+
+bool supports(Isa isa) { return isa == Isa::avx512 ? has_avx512() : has_avx2(); }
+
+std::optional<Isa> find_best_isa() {
+  if (has_avx512()) return Isa::avx512;
+  if (has_avx2()) return Isa::avx2;
+  return std::nullopt;
+}
+
+Isa best_isa() {
+  if (auto isa = find_best_isa()) return *isa;
+  throw Error("this processor or its operating system lacks AVX2 and FMA, which wholestep's kernels need (x86-64-v3)");
+}
+
+}  // namespace ws::cpu

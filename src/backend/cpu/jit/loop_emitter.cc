@@ -1,0 +1,513 @@
+#include "backend/cpu/jit/loop_emitter.h"
+
+#include <algorithm>
+
+#include <llvm/IR/Constants.h>
+
+#include "backend/cpu/jit/accumulate.h"
+#include "backend/cpu/jit/ir_loops.h"
+#include "backend/cpu/jit/vector_memory.h"
+#include "support/error.h"
+
+namespace ws::cpu {
+namespace {
+
+using Kind = LoopInstr::Kind;
+using llvm::Value;
+
+/// What is known of one row while it is swept.
+struct Row {
+  Values base;                 // by access: address of the row's first element
+  Values outer;                // index along each outer axis
+  Value* index = nullptr;      // flattened
+  std::vector<Lanes> values;   // by instruction: row-level values
+};
+
+/// One vector of one row inside an iteration.
+struct Spot {
+  Row* row = nullptr;
+  size_t row_number = 0;
+  Value* inner = nullptr;      // index of lane 0 along the inner axis
+  std::vector<Lanes> values;   // by instruction: element-level values
+};
+
+class LoopEmitter {
+ public:
+  LoopEmitter(llvm::Module& module, const LoopKernel& kernel, const LoopPlan& plan, Isa isa)
+      : kernel_(kernel), plan_(plan), isa_(isa), module_(module), ir_(module.getContext()), loops_(ir_), vectors_(ir_),
+        memory_(module, ir_, vectors_, isa),
+        layout_{static_cast<int>(kernel.accesses.size()), kernel.rank, static_cast<int>(kernel.scalars.size())} {}
+
+  void emit() {
+    llvm::Type* i64 = ir_.getInt64Ty();
+    llvm::Type* pointer = ir_.getPtrTy();
+    auto* type = llvm::FunctionType::get(ir_.getVoidTy(), {pointer, i64, i64, i64, i64, pointer}, false);
+    function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, kEntryName, module_);
+    set_target_attributes(*function_, isa_);
+    ir_.SetInsertPoint(llvm::BasicBlock::Create(module_.getContext(), "entry", function_));
+    emit_call_level();
+    switch (kernel_.walk) {
+      case Walk::kElements: case Walk::kRows: walk_rows(); break;
+      case Walk::kRowBlocks: walk_row_blocks(); break;
+      case Walk::kFlatBlocks: walk_flat_blocks(); break;
+    }
+    ir_.CreateRetVoid();
+  }
+
+ private:
+  // --- arguments -----------------------------------------------------------------------------------------------------
+
+  Value* begin() const { return function_->getArg(1); }
+  Value* end() const { return function_->getArg(2); }
+  Value* constant(int64_t v) { return ir_.getInt64(static_cast<uint64_t>(v)); }
+
+  Value* word(int slot, llvm::Type* type) {
+    Value* address = ir_.CreateConstGEP1_64(ir_.getInt64Ty(), function_->getArg(0), static_cast<uint64_t>(slot));
+    llvm::LoadInst* load = ir_.CreateLoad(type, address);
+    load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(ir_.getContext(), {}));
+    return load;
+  }
+  Value* word(int slot) { return word(slot, ir_.getInt64Ty()); }
+  Value* dim(int d) { return word(layout_.dim(d)); }
+  Value* inner_dim() { return dim(kernel_.rank - 1); }
+  Value* pointer(int access) { return word(layout_.pointer(access), ir_.getPtrTy()); }
+  Value* stride_bytes(int access, int d) {
+    return ir_.CreateMul(word(layout_.stride(access, d)), constant(static_cast<int64_t>(size_of(dtype_of(access)))));
+  }
+  Value* inner_stride_bytes(int access) { return stride_bytes(access, kernel_.rank - 1); }
+  Value* advance(Value* base, Value* bytes) { return ir_.CreateGEP(ir_.getInt8Ty(), base, bytes); }
+
+  const LoopInstr& instr(int i) const { return kernel_.body[static_cast<size_t>(i)]; }
+  const LoopAccess& access(int a) const { return kernel_.accesses[static_cast<size_t>(a)]; }
+  DType dtype_of(int a) const { return access(a).dtype; }
+  Level level(int i) const { return plan_.level[static_cast<size_t>(i)]; }
+  int num_accesses() const { return layout_.accesses; }
+
+  bool is_column_target(int a) const {
+    return std::any_of(kernel_.body.begin(), kernel_.body.end(), [&](const LoopInstr& in) { return in.kind == Kind::kReduceColumn && in.access == a; });
+  }
+  /// Row-level stores of flat blocks write one element a unit.
+  bool is_unit_target(int a) const {
+    return kernel_.walk == Walk::kFlatBlocks &&
+           std::any_of(plan_.row_stores.begin(), plan_.row_stores.end(), [&](int i) { return instr(i).access == a; });
+  }
+
+  // --- walks ---------------------------------------------------------------------------------------------------------
+
+  /// Index along each of the first `count` axes of the flattened index `flat`.
+  Values decompose(Value* flat, int count) {
+    Values out(static_cast<size_t>(count), constant(0));
+    if (count == 0) return out;
+    return loops_.if_then("decompose", ir_.CreateICmpNE(flat, constant(0)), out, [&] {
+      Values index(static_cast<size_t>(count));
+      Value* rest = flat;
+      for (int d = count - 1; d > 0; --d) {
+        index[static_cast<size_t>(d)] = ir_.CreateURem(rest, dim(d));
+        rest = ir_.CreateUDiv(rest, dim(d));
+      }
+      index[0] = rest;
+      return index;
+    });
+  }
+
+  /// Address of element (index.., 0) of each access; column and unit targets: of what the unit writes.
+  Values bases_at(const Values& index, Value* unit) {
+    Values out;
+    for (int a = 0; a < num_accesses(); ++a) {
+      Value* base = pointer(a);
+      const int64_t size = static_cast<int64_t>(size_of(dtype_of(a)));
+      if (is_column_target(a)) {
+        base = advance(base, ir_.CreateMul(ir_.CreateMul(unit, inner_dim()), constant(size)));
+      } else if (is_unit_target(a)) {
+        base = advance(base, ir_.CreateMul(unit, constant(size)));
+      } else if (!index.empty()) {
+        Value* offset = constant(0);
+        for (size_t d = 0; d < index.size(); ++d) offset = ir_.CreateAdd(offset, ir_.CreateMul(index[d], stride_bytes(a, static_cast<int>(d))));
+        base = advance(base, offset);
+      }
+      out.push_back(base);
+    }
+    return out;
+  }
+
+  /// Rows 0..count-1 along the last outer axis, from `first`.
+  void sweep_rows(const Row& first, Value* count, Value* low, Value* high) {
+    const int axis = kernel_.rank - 2;
+    loops_.loop("row", constant(0), count, 1, {}, [&](Value* k, const Values&) -> Values {
+      std::vector<Row> rows(1, first);
+      Row& row = rows[0];
+      row.index = ir_.CreateAdd(first.index, k);
+      row.outer.back() = ir_.CreateAdd(first.outer.back(), k);
+      for (int a = 0; a < num_accesses(); ++a)
+        if (!is_column_target(a)) row.base[static_cast<size_t>(a)] = advance(row.base[static_cast<size_t>(a)], ir_.CreateMul(k, stride_bytes(a, axis)));
+      process(rows, low, high);
+      return {};
+    });
+  }
+
+  void walk_rows() {
+    const bool elements = kernel_.walk == Walk::kElements;
+    Value* low = elements ? function_->getArg(3) : constant(0);
+    Value* high = elements ? function_->getArg(4) : inner_dim();
+    const int outer = kernel_.rank - 1;
+    if (outer == 0) {
+      loops_.loop("row", begin(), end(), 1, {}, [&](Value* index, const Values&) -> Values {
+        std::vector<Row> rows(1);
+        rows[0].base = bases_at({}, nullptr);
+        rows[0].index = index;
+        process(rows, low, high);
+        return {};
+      });
+      return;
+    }
+    // A chunk is a run of rows along the last outer axis; between chunks the outer indices advance like an odometer.
+    Values state = decompose(begin(), outer);
+    state.insert(state.begin(), begin());
+    loops_.while_loop("chunk", state, [&](const Values& v) { return ir_.CreateICmpSLT(v[0], end()); }, [&](const Values& v) {
+      Row first;
+      first.index = v[0];
+      first.outer.assign(v.begin() + 1, v.end());
+      first.base = bases_at(first.outer, nullptr);
+      Value* left = ir_.CreateSub(dim(outer - 1), first.outer.back());
+      Value* count = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, ir_.CreateSub(end(), v[0]));
+      sweep_rows(first, count, low, high);
+      Values next(v.size());
+      next[0] = ir_.CreateAdd(v[0], count);
+      next.back() = constant(0);
+      Value* carry = constant(1);
+      for (size_t d = static_cast<size_t>(outer) - 1; d > 0; --d) {
+        Value* moved = ir_.CreateAdd(v[d], carry);
+        Value* wraps = ir_.CreateICmpEQ(moved, dim(static_cast<int>(d) - 1));
+        next[d] = ir_.CreateSelect(wraps, constant(0), moved);
+        carry = ir_.CreateZExt(wraps, ir_.getInt64Ty());
+      }
+      return next;
+    });
+  }
+
+  void walk_row_blocks() {
+    const int axis = kernel_.rank - 2;
+    Value* num_rows = dim(axis);
+    Value* blocks = ir_.CreateLShr(ir_.CreateAdd(num_rows, constant(kRowBlock - 1)), 6);
+    static_assert(kRowBlock == 64);
+    loops_.loop("unit", begin(), end(), 1, {}, [&](Value* unit, const Values&) -> Values {
+      Value* before = axis == 0 ? constant(0) : ir_.CreateUDiv(unit, blocks);
+      Value* block = axis == 0 ? unit : ir_.CreateSub(unit, ir_.CreateMul(before, blocks));
+      Value* start = ir_.CreateMul(block, constant(kRowBlock));
+      Row first;
+      first.outer = decompose(before, axis);
+      first.outer.push_back(start);
+      first.index = ir_.CreateAdd(ir_.CreateMul(before, num_rows), start);
+      first.base = bases_at(first.outer, unit);
+      clear_column_targets(first);
+      Value* count = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, constant(kRowBlock), ir_.CreateSub(num_rows, start));
+      sweep_rows(first, count, constant(0), inner_dim());
+      return {};
+    });
+  }
+
+  void clear_column_targets(const Row& row) {
+    for (const LoopInstr& in : kernel_.body) {
+      if (in.kind != Kind::kReduceColumn) continue;
+      const DType dtype = dtype_of(in.access);
+      const Lanes start = Accumulator(ir_, vectors_, dtype, in.is_max).start_lanes();
+      sweep(constant(0), inner_dim(), 1, {}, [&](Value* i, int, const Part& part, Values) -> Values {
+        memory_.store(start, element(row.base[static_cast<size_t>(in.access)], in.access, i), dtype, Step::kUnit, nullptr, part);
+        return {};
+      });
+    }
+  }
+
+  void walk_flat_blocks() {
+    loops_.loop("unit", begin(), end(), 1, {}, [&](Value* unit, const Values&) -> Values {
+      std::vector<Row> rows(1);
+      rows[0].base = bases_at({}, unit);
+      rows[0].index = constant(0);
+      Value* low = ir_.CreateMul(unit, constant(kFlatBlock));
+      Value* high = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, inner_dim(), ir_.CreateAdd(low, constant(kFlatBlock)));
+      process(rows, low, high);
+      return {};
+    });
+  }
+
+  // --- one row, or a few together --------------------------------------------------------------------------------------
+
+  void emit_call_level() {
+    call_values_.resize(kernel_.body.size());
+    for (int i = 0; i < static_cast<int>(kernel_.body.size()); ++i) {
+      const LoopInstr& in = instr(i);
+      if (level(i) != Level::kCall) continue;
+      Lanes& value = call_values_[static_cast<size_t>(i)];
+      if (in.kind == Kind::kScalar) {
+        // A scalar's word holds its computing type: a bf16 constant is an f32 that bf16 can hold.
+        const DType dtype = kernel_.scalars[static_cast<size_t>(in.access)];
+        Value* address = ir_.CreateConstGEP1_64(ir_.getInt64Ty(), function_->getArg(0), static_cast<uint64_t>(layout_.scalar(in.access)));
+        value = memory_.load_splat(address, computing_type(dtype));
+        value.is_bf16 = dtype == DType::bf16;
+      } else if (in.kind == Kind::kOp) {
+        std::vector<Lanes> operands;
+        for (int operand : in.operands) operands.push_back(call_values_[static_cast<size_t>(operand)]);
+        value = emit_op(in, operands, nullptr);
+      }
+    }
+  }
+
+  Lanes emit_op(const LoopInstr& in, const std::vector<Lanes>& operands, const Position* position) {
+    vectors_.begin(position);
+    std::vector<ScalarBuilder::S> handles;
+    for (const Lanes& lanes : operands) handles.push_back(vectors_.wrap(lanes));
+    const Lanes result = vectors_.unwrap(in.op->emit(vectors_, handles, in.attrs));
+    WS_ASSERT(result.dtype == computing_type(in.dtype), "{} emits {} for {}", in.op->name, name_of(result.dtype), name_of(in.dtype));
+    return as_declared(result, in.dtype);
+  }
+  /// A bf16 value is rounded where the graph makes it.
+  Lanes as_declared(const Lanes& lanes, DType dtype) { return dtype == DType::bf16 ? vectors_.round_to_bf16(lanes) : lanes; }
+
+  const Lanes& value_of(int i, const Row& row) const {
+    return level(i) == Level::kCall ? call_values_[static_cast<size_t>(i)] : row.values[static_cast<size_t>(i)];
+  }
+  const Lanes& value_of(int i, const Spot& spot) const {
+    return level(i) == Level::kElement ? spot.values[static_cast<size_t>(i)] : value_of(i, *spot.row);
+  }
+  template <class Where>
+  std::vector<Lanes> operands_of(const LoopInstr& in, const Where& where) const {
+    std::vector<Lanes> out;
+    for (int operand : in.operands) out.push_back(value_of(operand, where));
+    return out;
+  }
+
+  void process(std::vector<Row>& rows, Value* low, Value* high) {
+    for (Row& row : rows) row.values.resize(kernel_.body.size());
+    const int num_passes = static_cast<int>(plan_.passes.size());
+    for (int p = 0; p <= num_passes; ++p) {
+      for (Row& row : rows) emit_row_level(row, p);
+      if (p < num_passes) emit_pass(plan_.passes[static_cast<size_t>(p)], rows, low, high);
+    }
+    for (Row& row : rows)
+      for (int i : plan_.row_stores) {
+        const LoopInstr& in = instr(i);
+        memory_.store_one(value_of(in.operands[0], row), row.base[static_cast<size_t>(in.access)], dtype_of(in.access));
+      }
+  }
+
+  void emit_row_level(Row& row, int depth) {
+    for (int i = 0; i < static_cast<int>(kernel_.body.size()); ++i) {
+      const LoopInstr& in = instr(i);
+      if (level(i) != Level::kRow || plan_.depth[static_cast<size_t>(i)] != depth) continue;
+      Lanes& value = row.values[static_cast<size_t>(i)];
+      if (in.kind == Kind::kLoad) {
+        value = memory_.load_splat(row.base[static_cast<size_t>(in.access)], dtype_of(in.access));
+      } else if (in.kind == Kind::kFold) {
+        value = emit_fold(in, {row.base[static_cast<size_t>(in.access)]}, [&](Value* address) { return memory_.load_splat(address, dtype_of(in.access)); })[0];
+      } else if (in.kind == Kind::kOp) {
+        value = emit_op(in, operands_of(in, row), nullptr);
+      }
+    }
+  }
+
+  /// Folds of values that start at each of `addresses`, in step with one another.
+  template <class Load>
+  std::vector<Lanes> emit_fold(const LoopInstr& in, Values addresses, Load&& load) {
+    Accumulator accumulator(ir_, vectors_, in.dtype, in.is_max);
+    Value* step = ir_.CreateMul(word(layout_.fold_stride(in.access)), constant(static_cast<int64_t>(size_of(dtype_of(in.access)))));
+    const size_t n = addresses.size();
+    Values carried = addresses;
+    for (Value* address : addresses) carried.push_back(accumulator.encode(load(address).value));
+    carried = loops_.loop("fold", constant(1), word(layout_.fold_count(in.access)), 1, carried, [&](Value*, Values v) {
+      for (size_t s = 0; s < n; ++s) {
+        v[s] = advance(v[s], step);
+        v[n + s] = accumulator.add(v[n + s], load(v[s]).value, nullptr);
+      }
+      return v;
+    });
+    std::vector<Lanes> out;
+    for (size_t s = 0; s < n; ++s) out.push_back(as_declared(accumulator.decode(carried[n + s]), in.dtype));
+    return out;
+  }
+
+  // --- one pass over the elements --------------------------------------------------------------------------------------
+
+  /// body(i, vectors, part, carried) for each group of `unroll` vectors, each single vector left, and the masked rest.
+  template <class Body>
+  Values sweep(Value* low, Value* high, int unroll, Values carried, Body&& body) {
+    auto whole = [&](Value* from, int64_t step) { return ir_.CreateAdd(from, ir_.CreateAnd(ir_.CreateSub(high, from), constant(-step))); };
+    if (unroll > 1) {
+      Value* stop = whole(low, int64_t{kLanes} * unroll);
+      carried = loops_.loop("vectors", low, stop, int64_t{kLanes} * unroll, carried, [&](Value* i, const Values& v) { return body(i, unroll, Part{}, v); });
+      low = stop;
+    }
+    Value* stop = whole(low, kLanes);
+    carried = loops_.loop("vector", low, stop, kLanes, carried, [&](Value* i, const Values& v) { return body(i, 1, Part{}, v); });
+    return loops_.if_then("part", ir_.CreateICmpSLT(stop, high), carried,
+                          [&] { return body(stop, 1, memory_.first(ir_.CreateSub(high, stop)), carried); });
+  }
+
+  Accumulator accumulator_of(int i) { return {ir_, vectors_, instr(i).dtype, instr(i).is_max}; }
+
+  /// A maximum may use an accumulator for each vector of an iteration, as its order does not matter; a sum has one.
+  int accumulators_of(int i, const LoopPass& pass) const { return instr(i).is_max ? pass.unroll : 1; }
+
+  void emit_pass(const LoopPass& pass, std::vector<Row>& rows, Value* low, Value* high) {
+    auto body = [&](Value* i, int vectors, const Part& part, const Values& carried) { return emit_body(pass, rows, low, i, vectors, part, carried); };
+    if (pass.reductions.empty()) {
+      sweep(low, high, pass.unroll, {}, body);
+      return;
+    }
+    auto sweep_block = [&](Value* from, Value* to) {
+      Values start;
+      for (size_t r = 0; r < rows.size(); ++r)
+        for (int i : pass.reductions) start.insert(start.end(), static_cast<size_t>(accumulators_of(i, pass)), accumulator_of(i).start());
+      const Values lanes = sweep(from, to, pass.unroll, start, body);
+      Values folded;
+      size_t at = 0;
+      for (size_t r = 0; r < rows.size(); ++r)
+        for (int i : pass.reductions) {
+          Value* whole = lanes[at++];
+          for (int u = 1; u < accumulators_of(i, pass); ++u) whole = accumulator_of(i).combine(whole, lanes[at++]);
+          folded.push_back(accumulator_of(i).fold(whole));
+        }
+      return folded;
+    };
+    Values totals;
+    const bool has_sum = std::any_of(pass.reductions.begin(), pass.reductions.end(), [&](int i) { return !instr(i).is_max; });
+    if (kernel_.walk == Walk::kFlatBlocks || !has_sum) {
+      totals = sweep_block(low, high);
+    } else {
+      for (size_t r = 0; r < rows.size(); ++r)
+        for (int i : pass.reductions) totals.push_back(accumulator_of(i).identity());
+      Value* stop = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, high, constant(1));  // an empty row has one empty block
+      totals = loops_.loop("block", low, stop, kFlatBlock, totals, [&](Value* from, Values sums) {
+        Value* to = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, high, ir_.CreateAdd(from, constant(kFlatBlock)));
+        const Values folded = sweep_block(from, to);
+        for (size_t s = 0; s < sums.size(); ++s) sums[s] = accumulator_of(pass.reductions[s % pass.reductions.size()]).combine(sums[s], folded[s]);
+        return sums;
+      });
+    }
+    size_t at = 0;
+    for (Row& row : rows)
+      for (int i : pass.reductions) row.values[static_cast<size_t>(i)] = as_declared(accumulator_of(i).decode(vectors_.splat(totals[at++])), instr(i).dtype);
+  }
+
+  Value* element(Value* base, int a, Value* i) {
+    switch (access(a).step) {
+      case Step::kSplat: case Step::kStrided: return advance(base, ir_.CreateMul(i, inner_stride_bytes(a)));
+      case Step::kUnit: case Step::kSwapped: return ir_.CreateGEP(vectors_.memory_element(dtype_of(a)), base, i);
+    }
+    return base;
+  }
+  /// An element-level value into an access without inner stride can only be a row of one element; its stride serves.
+  Step store_step(int a) const { return access(a).step == Step::kSplat ? Step::kStrided : access(a).step; }
+  Value* stride_of(int a) { return access(a).step == Step::kStrided || access(a).step == Step::kSplat ? inner_stride_bytes(a) : nullptr; }
+
+  Value* scratch_address(const LoopPass&, int i, const Spot& spot, size_t num_rows, Value* low) {
+    Value* length = kernel_.walk == Walk::kFlatBlocks ? constant(kFlatBlock)
+                                                      : ir_.CreateAnd(ir_.CreateAdd(inner_dim(), constant(kLanes - 1)), constant(-kLanes));
+    const auto row = static_cast<int64_t>(static_cast<size_t>(plan_.slot[static_cast<size_t>(i)]) * num_rows + spot.row_number);
+    Value* start = advance(function_->getArg(5), ir_.CreateMul(length, constant(8 * row)));
+    return ir_.CreateGEP(vectors_.memory_element(value_dtype(i)), start, ir_.CreateSub(spot.inner, low));
+  }
+  DType value_dtype(int i) const { return computing_type(instr(i).dtype); }
+
+  Values emit_body(const LoopPass& pass, std::vector<Row>& rows, Value* low, Value* i, int vectors, const Part& part, Values carried) {
+    std::vector<Spot> spots;
+    for (size_t r = 0; r < rows.size(); ++r)
+      for (int u = 0; u < vectors; ++u) {
+        Value* inner = u == 0 ? i : ir_.CreateAdd(i, constant(int64_t{kLanes} * u));
+        spots.push_back({&rows[r], r, inner, std::vector<Lanes>(kernel_.body.size())});
+      }
+    emit_loads(pass, spots, rows.size(), low, part);
+    for (int v : pass.computes)
+      if (instr(v).kind == Kind::kOp)
+        for (Spot& spot : spots) {
+          const Position position{spot.row->outer, spot.row->index, position_dim(instr(v)), spot.inner};
+          spot.values[static_cast<size_t>(v)] = emit_op(instr(v), operands_of(instr(v), spot), &position);
+        }
+    for (int v : pass.saves)
+      for (Spot& spot : spots)
+        memory_.store(spot.values[static_cast<size_t>(v)], scratch_address(pass, v, spot, rows.size(), low), value_dtype(v), Step::kUnit, nullptr, Part{});
+    emit_stores(pass, spots, part);
+    emit_columns(pass, spots, static_cast<size_t>(vectors), part);
+    accumulate(pass, spots, rows.size(), static_cast<size_t>(vectors), part, carried);
+    return carried;
+  }
+
+  Value* position_dim(const LoopInstr& in) { return in.op->has(kIndexed) ? inner_dim() : nullptr; }
+
+  // All loads of an iteration come first: a store may write, in place, what one of them reads.
+  void emit_loads(const LoopPass& pass, std::vector<Spot>& spots, size_t num_rows, Value* low, const Part& part) {
+    for (int v : pass.reloads)
+      for (Spot& spot : spots) {
+        Lanes& value = spot.values[static_cast<size_t>(v)];
+        value = memory_.load(scratch_address(pass, v, spot, num_rows, low), value_dtype(v), Step::kUnit, nullptr, Part{});
+        value.is_bf16 = instr(v).dtype == DType::bf16;
+      }
+    for (int v : pass.computes) {
+      const LoopInstr& in = instr(v);
+      if (in.kind == Kind::kOp) continue;
+      auto address = [&](const Spot& spot) { return element(spot.row->base[static_cast<size_t>(in.access)], in.access, spot.inner); };
+      auto load = [&](Value* at) { return memory_.load(at, dtype_of(in.access), access(in.access).step, stride_of(in.access), part); };
+      if (in.kind == Kind::kLoad) {
+        for (Spot& spot : spots) spot.values[static_cast<size_t>(v)] = load(address(spot));
+      } else {
+        Values addresses;
+        for (const Spot& spot : spots) addresses.push_back(address(spot));
+        const std::vector<Lanes> folded = emit_fold(in, addresses, load);
+        for (size_t s = 0; s < spots.size(); ++s) spots[s].values[static_cast<size_t>(v)] = folded[s];
+      }
+    }
+  }
+
+  void emit_stores(const LoopPass& pass, std::vector<Spot>& spots, const Part& part) {
+    for (int v : pass.stores) {
+      const LoopInstr& in = instr(v);
+      for (Spot& spot : spots)
+        memory_.store(value_of(in.operands[0], spot), element(spot.row->base[static_cast<size_t>(in.access)], in.access, spot.inner), dtype_of(in.access),
+                      store_step(in.access), stride_of(in.access), part);
+    }
+  }
+
+  // Rows ascending for each column; the target stays in the innermost cache.
+  void emit_columns(const LoopPass& pass, std::vector<Spot>& spots, size_t vectors, const Part& part) {
+    for (int v : pass.columns) {
+      const LoopInstr& in = instr(v);
+      Accumulator accumulator(ir_, vectors_, dtype_of(in.access), in.is_max);
+      for (size_t u = 0; u < vectors; ++u) {
+        Value* target = element(spots[u].row->base[static_cast<size_t>(in.access)], in.access, spots[u].inner);
+        Value* sum = accumulator.encode(memory_.load(target, dtype_of(in.access), Step::kUnit, nullptr, part).value);
+        for (size_t s = u; s < spots.size(); s += vectors) sum = accumulator.add(sum, value_of(in.operands[0], spots[s]).value, nullptr);
+        memory_.store(accumulator.decode(sum), target, dtype_of(in.access), Step::kUnit, nullptr, part);
+      }
+    }
+  }
+
+  void accumulate(const LoopPass& pass, std::vector<Spot>& spots, size_t num_rows, size_t vectors, const Part& part, Values& carried) {
+    size_t at = 0;
+    for (size_t r = 0; r < num_rows; ++r)
+      for (int i : pass.reductions) {
+        const auto width = static_cast<size_t>(accumulators_of(i, pass));
+        for (size_t u = 0; u < vectors; ++u) {
+          Value*& lanes = carried[at + (width > 1 ? u : 0)];
+          lanes = accumulator_of(i).add(lanes, value_of(instr(i).operands[0], spots[r * vectors + u]).value, part.mask);
+        }
+        at += width;
+      }
+  }
+
+  const LoopKernel& kernel_;
+  const LoopPlan& plan_;
+  Isa isa_;
+  llvm::Module& module_;
+  llvm::IRBuilder<> ir_;
+  IrLoops loops_;
+  VectorScalarBuilder vectors_;
+  VectorMemory memory_;
+  LoopArgsLayout layout_;
+  llvm::Function* function_ = nullptr;
+  std::vector<Lanes> call_values_;
+};
+
+}  // namespace
+
+void emit_loop(llvm::Module& module, const LoopKernel& kernel, const LoopPlan& plan, Isa isa) { LoopEmitter(module, kernel, plan, isa).emit(); }
+
+}  // namespace ws::cpu
