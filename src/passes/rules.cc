@@ -57,6 +57,7 @@ Value merge_transposes(const Match& m) {
 // Dims of 1 may stand anywhere: where the others keep their order, no element moves.
 Value transpose_unit_dims(const Match& m) {
   const Shape& shape = m.shape_of(m.x());
+  if (transpose_identity(m)) return {};
   int64_t last = -1;
   for (int64_t axis : m.attrs.integers("permutation")) {
     if (shape[static_cast<int>(axis)] == 1) continue;
@@ -76,7 +77,7 @@ Value merge_broadcasts(const Match& m) {
 Value broadcast_unit_dims(const Match& m) {
   const Shape shape = m.result_type().shape;
   const int64_t count = shape.num_elements();
-  return count > 0 && count == m.shape_of(m.x()).num_elements() ? m.builder.reshape(m.x(), shape) : Value{};
+  return count > 0 && count == m.shape_of(m.x()).num_elements() && !reshape_to_same(m) ? m.builder.reshape(m.x(), shape) : Value{};
 }
 
 // reshape from [3] to [1, 1, 3]: broadcast does that by itself.
