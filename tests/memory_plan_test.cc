@@ -15,8 +15,8 @@ namespace {
 struct Maker {
   Program program;
   Maker() { program.name = "p"; }
-  int buffer(int64_t elements, Buffer::Role role = Buffer::Role::kTemporary, DType dtype = DType::f32) {
-    Buffer b;
+  int buffer(int64_t elements, ProgramBuffer::Role role = ProgramBuffer::Role::kTemporary, DType dtype = DType::f32) {
+    ProgramBuffer b;
     b.role = role;
     b.dtype = dtype;
     b.num_elements = elements;
@@ -64,7 +64,7 @@ struct Maker {
 
 TEST(Plan, ChainNeedsTwoBuffers) {
   Maker m;
-  const int x = m.buffer(100, Buffer::Role::kInput);
+  const int x = m.buffer(100, ProgramBuffer::Role::kInput);
   int from = x;
   for (int i = 0; i < 10; ++i) {
     const int to = m.buffer(100);
@@ -80,7 +80,7 @@ TEST(Plan, ChainNeedsTwoBuffers) {
 TEST(Plan, InPlaceChainNeedsOne) {
   Maker m;
   int from = m.buffer(100);
-  m.call({m.buffer(100, Buffer::Role::kInput)}, {from});
+  m.call({m.buffer(100, ProgramBuffer::Role::kInput)}, {from});
   for (int i = 0; i < 10; ++i) {
     const int to = m.buffer(100);
     m.call({from}, {to}, {{to, from}});
@@ -94,7 +94,7 @@ TEST(Plan, InPlaceChainNeedsOne) {
 // One producer, one call that may write over it, perhaps a later reader.
 struct InPlace : testing::Test {
   Maker m;
-  int input = m.buffer(100, Buffer::Role::kInput), r = m.buffer(100);
+  int input = m.buffer(100, ProgramBuffer::Role::kInput), r = m.buffer(100);
   void SetUp() override { m.call({input}, {r}); }
   bool taken(int w) { return m.plan().shares_with[static_cast<size_t>(w)] == r; }
 };
@@ -121,7 +121,7 @@ TEST_F(InPlace, TooSmall) {
   EXPECT_FALSE(taken(w));
 }
 TEST_F(InPlace, NarrowerElements) {  // another thread may still read what this one writes over
-  const int w = m.buffer(100, Buffer::Role::kTemporary, DType::bf16);
+  const int w = m.buffer(100, ProgramBuffer::Role::kTemporary, DType::bf16);
   m.call({r}, {w}, {{w, r}});
   EXPECT_FALSE(taken(w));
 }
@@ -174,8 +174,8 @@ TEST_F(InPlace, GemmOperandsStay) {
 
 TEST(Plan, Roles) {
   Maker m;
-  const int x = m.buffer(16, Buffer::Role::kInput), w = m.buffer(32, Buffer::Role::kInput);
-  const int t = m.buffer(16), workspace = m.buffer(64), y = m.buffer(16, Buffer::Role::kOutput), new_w = m.buffer(32, Buffer::Role::kOutput);
+  const int x = m.buffer(16, ProgramBuffer::Role::kInput), w = m.buffer(32, ProgramBuffer::Role::kInput);
+  const int t = m.buffer(16), workspace = m.buffer(64), y = m.buffer(16, ProgramBuffer::Role::kOutput), new_w = m.buffer(32, ProgramBuffer::Role::kOutput);
   m.program.buffers[static_cast<size_t>(new_w)].alias_of = w;
   const int empty = m.buffer(0), unused = m.buffer(8);
   m.call({x, w}, {t, workspace});
@@ -202,7 +202,7 @@ TEST(Plan, Roles) {
 
 TEST(Plan, OutputsInTheArenaLiveToTheEnd) {
   Maker m;
-  const int x = m.buffer(16, Buffer::Role::kInput), y = m.buffer(16, Buffer::Role::kOutput);
+  const int x = m.buffer(16, ProgramBuffer::Role::kInput), y = m.buffer(16, ProgramBuffer::Role::kOutput);
   m.call({x}, {y});
   m.call({x}, {m.buffer(16)});
   m.program.outputs = {m.view(y)};
@@ -242,7 +242,7 @@ TEST(VerifyPlan, FindsEachMistake) {
 // Training steps: forward values kept for the backward pass, short ones around them, gradients freed one by one.
 Maker training_step(std::mt19937& random, int layers) {
   Maker m;
-  const int x = m.buffer(1000, Buffer::Role::kInput);
+  const int x = m.buffer(1000, ProgramBuffer::Role::kInput);
   const auto size = [&] { return int64_t{1000} * (1 + static_cast<int64_t>(random() % 8)); };
   std::vector<int> saved;
   int h = x;
@@ -281,7 +281,7 @@ TEST(Plan, RandomPrograms) {
   for (unsigned seed = 0; seed < 300; ++seed) {
     std::mt19937 random(seed);
     Maker m;
-    std::vector<int> written{m.buffer(100, Buffer::Role::kInput)};
+    std::vector<int> written{m.buffer(100, ProgramBuffer::Role::kInput)};
     int64_t sum = 0;
     const unsigned calls = 1 + random() % 60;
     for (unsigned c = 0; c < calls; ++c) {
@@ -290,7 +290,7 @@ TEST(Plan, RandomPrograms) {
       for (unsigned i = 0; i < random() % 4; ++i) reads.push_back(written[written.size() - 1 - random() % std::min<size_t>(written.size(), 1 + random() % 20)]);
       for (unsigned i = 0; i < 1 + random() % 3; ++i) {
         const int64_t n = random() % 5 == 0 ? 0 : static_cast<int64_t>(random() % 300);
-        writes.push_back(m.buffer(n, random() % 10 ? Buffer::Role::kTemporary : Buffer::Role::kOutput, random() % 4 ? DType::f32 : DType::bf16));
+        writes.push_back(m.buffer(n, random() % 10 ? ProgramBuffer::Role::kTemporary : ProgramBuffer::Role::kOutput, random() % 4 ? DType::f32 : DType::bf16));
         sum += (m.program.buffers.back().num_bytes() + 63) / 64 * 64;
         for (int r : reads)
           if (random() % 2) in_place.push_back({writes.back(), r});

@@ -4,9 +4,9 @@
 
 namespace ws {
 
-bool lives_in_arena(const Buffer& buffer, bool outputs_outside) {
+bool lives_in_arena(const ProgramBuffer& buffer, bool outputs_outside) {
   if (buffer.alias_of >= 0) return false;
-  return buffer.role == Buffer::Role::kTemporary || (buffer.role == Buffer::Role::kOutput && !outputs_outside);
+  return buffer.role == ProgramBuffer::Role::kTemporary || (buffer.role == ProgramBuffer::Role::kOutput && !outputs_outside);
 }
 
 std::vector<Lifetime> lifetimes(const Program& program) {
@@ -22,8 +22,8 @@ std::vector<Lifetime> lifetimes(const Program& program) {
     const KernelCall& call = program.calls[static_cast<size_t>(c)];
     for (int buffer : call.reads) {
       touch(buffer, c);
-      const Buffer& b = program.buffers[static_cast<size_t>(buffer)];
-      bool written = lives[static_cast<size_t>(buffer)].first < c || b.role == Buffer::Role::kInput || b.alias_of >= 0;
+      const ProgramBuffer& b = program.buffers[static_cast<size_t>(buffer)];
+      bool written = lives[static_cast<size_t>(buffer)].first < c || b.role == ProgramBuffer::Role::kInput || b.alias_of >= 0;
       for (int w : call.writes) written = written || w == buffer;  // a kernel's own scratch
       WS_ASSERT(written || b.num_elements == 0, "call {} ({}) of {} reads buffer {} '{}' before anything writes it", c, call.name, program.name, buffer, b.name);
     }

@@ -16,6 +16,6 @@ struct Lifetime {
 /// By buffer. What the program returns lives to one past the last call. InternalError for a temporary read before it is written.
 std::vector<Lifetime> lifetimes(const Program& program);
 /// Whether the arena holds this buffer.
-bool lives_in_arena(const Buffer& buffer, bool outputs_outside);
+bool lives_in_arena(const ProgramBuffer& buffer, bool outputs_outside);
 
 }  // namespace ws

@@ -17,9 +17,9 @@ int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * 
 
 void count_signature(const Program& program, bool outputs_outside, MemoryPlan& plan) {
   int64_t outside = 0;
-  for (const Buffer& b : program.buffers) {
-    if (b.role == Buffer::Role::kInput) plan.argument_bytes += b.num_bytes();
-    if (b.role != Buffer::Role::kOutput) continue;
+  for (const ProgramBuffer& b : program.buffers) {
+    if (b.role == ProgramBuffer::Role::kInput) plan.argument_bytes += b.num_bytes();
+    if (b.role != ProgramBuffer::Role::kOutput) continue;
     if (b.alias_of >= 0) plan.donated_bytes += b.num_bytes();
     else if (outputs_outside) outside += b.num_bytes();
   }
@@ -76,10 +76,10 @@ void verify_plan(const Program& program, const MemoryPlan& plan) {
   const auto begin = [&](int b) { return plan.offsets[static_cast<size_t>(b)]; };
   std::vector<int> placed;   // by offset
   for (int b = 0; b < static_cast<int>(program.buffers.size()); ++b) {
-    const Buffer& buffer = program.buffers[static_cast<size_t>(b)];
+    const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(b)];
     const bool inside = begin(b) >= 0;
-    if (buffer.role == Buffer::Role::kTemporary && buffer.alias_of < 0) WS_ASSERT(inside, "{} of {} has no memory", name(b), program.name);
-    if (buffer.role == Buffer::Role::kInput || buffer.alias_of >= 0) WS_ASSERT(!inside, "{} of {} is in the arena", name(b), program.name);
+    if (buffer.role == ProgramBuffer::Role::kTemporary && buffer.alias_of < 0) WS_ASSERT(inside, "{} of {} has no memory", name(b), program.name);
+    if (buffer.role == ProgramBuffer::Role::kInput || buffer.alias_of >= 0) WS_ASSERT(!inside, "{} of {} is in the arena", name(b), program.name);
     if (!inside) continue;
     WS_ASSERT(begin(b) % kAlignment == 0, "{} of {} is not aligned", name(b), program.name);
     WS_ASSERT(begin(b) + bytes(b) <= plan.arena_bytes, "{} of {} ends beyond the arena of {} bytes", name(b), program.name, plan.arena_bytes);

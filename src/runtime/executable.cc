@@ -22,7 +22,7 @@ void add_workspaces(Program& program, const Backend& backend, int num_threads) {
       workspace = &library->workspace;
     }
     if (bytes <= 0) continue;
-    Buffer b;
+    ProgramBuffer b;
     b.dtype = DType::f32;
     b.num_elements = (bytes + 3) / 4;
     b.name = "workspace";

@@ -35,8 +35,8 @@ class Orderer {
       return;
     }
     // The new value waits in a temporary until the old one has been read for the last time.
-    Buffer waiting = program_.buffers[at(output)];
-    waiting.role = Buffer::Role::kTemporary;
+    ProgramBuffer waiting = program_.buffers[at(output)];
+    waiting.role = ProgramBuffer::Role::kTemporary;
     waiting.name += ".new";
     const int temporary = add_buffer(waiting);
     redirect(output, temporary);
@@ -78,7 +78,7 @@ class Orderer {
   void edge(int before, int after) {
     if (before != after) after_[at(before)].insert(after);
   }
-  int add_buffer(Buffer b) {
+  int add_buffer(ProgramBuffer b) {
     program_.buffers.push_back(std::move(b));
     writer_.push_back(-1);
     readers_.emplace_back();

@@ -8,7 +8,7 @@ namespace {
 
 std::string text(const Program& p, const View& v) {
   if (v.buffer < 0) return "tile";
-  const Buffer& b = p.buffers[static_cast<size_t>(v.buffer)];
+  const ProgramBuffer& b = p.buffers[static_cast<size_t>(v.buffer)];
   std::string s = fmt::format("b{}", v.buffer);
   if (v.offset != 0) s += fmt::format("+{}", v.offset);
   s += fmt::format(":{}(", name_of(b.dtype));

@@ -20,7 +20,8 @@ struct View {
   std::array<int64_t, kMaxRank> strides{};
 };
 
-struct Buffer {
+/// Memory of one value. (Not wholestep/module.h's Buffer, which is a module's state.)
+struct ProgramBuffer {
   enum class Role : uint8_t { kInput, kOutput, kTemporary };
   Role role = Role::kTemporary;
   DType dtype = DType::f32;
@@ -70,7 +71,7 @@ struct KernelCall {
 
 struct Program {
   std::string name;
-  std::vector<Buffer> buffers;
+  std::vector<ProgramBuffer> buffers;
   std::vector<KernelCall> calls;
   std::vector<int> input_buffers;             // by graph input
   std::vector<View> outputs;                  // by graph output: dense views

@@ -38,8 +38,8 @@ class Lowerer {
   const Node& node(int n) const { return graph_.nodes()[at(n)]; }
 
   // --- buffers --------------------------------------------------------------------------------------------------------------
-  int add_buffer(Buffer::Role role, DType dtype, int64_t count, std::string name, int index = -1) {
-    Buffer b;
+  int add_buffer(ProgramBuffer::Role role, DType dtype, int64_t count, std::string name, int index = -1) {
+    ProgramBuffer b;
     b.role = role;
     b.dtype = dtype;
     b.num_elements = count;
@@ -52,7 +52,7 @@ class Lowerer {
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {
       const GraphInput& in = graph_.inputs()[i];
       const Type& t = graph_.type_of(in.value);
-      const int b = add_buffer(Buffer::Role::kInput, t.dtype, t.shape.num_elements(), in.name, static_cast<int>(i));
+      const int b = add_buffer(ProgramBuffer::Role::kInput, t.dtype, t.shape.num_elements(), in.name, static_cast<int>(i));
       buffer_of_value_[at(in.value.id)] = b;
       program_.input_buffers.push_back(b);
     }
@@ -62,7 +62,7 @@ class Lowerer {
     for (size_t i = 0; i < graph_.outputs().size(); ++i) {
       const GraphOutput& out = graph_.outputs()[i];
       const Type& t = graph_.type_of(out.value);
-      const int b = add_buffer(Buffer::Role::kOutput, t.dtype, t.shape.num_elements(), out.name, static_cast<int>(i));
+      const int b = add_buffer(ProgramBuffer::Role::kOutput, t.dtype, t.shape.num_elements(), out.name, static_cast<int>(i));
       View v;
       v.buffer = b;
       v.dims = t.shape;
@@ -85,7 +85,7 @@ class Lowerer {
     if (b < 0) {
       const Type& t = graph_.type_of(base);
       const int p = graph_.producer_of(base);
-      b = add_buffer(Buffer::Role::kTemporary, t.dtype, t.shape.num_elements(), fmt::format("%{} {}", base.id, p >= 0 ? node(p).op->name : "input"));
+      b = add_buffer(ProgramBuffer::Role::kTemporary, t.dtype, t.shape.num_elements(), fmt::format("%{} {}", base.id, p >= 0 ? node(p).op->name : "input"));
       if (is_scalar_constant(graph_, views_, base)) fill(b, t.dtype, 1, node(p).attrs.number("value"));
     }
     return b;
@@ -94,7 +94,7 @@ class Lowerer {
     auto [it, fresh] = partials_.try_emplace(n, -1);
     if (fresh) {
       const ReduceShape r = reduce_shape(graph_, node(n));
-      it->second = add_buffer(Buffer::Role::kTemporary, graph_.type_of(node(n).results[0]).dtype, r.outer * r.blocks() * r.inner,
+      it->second = add_buffer(ProgramBuffer::Role::kTemporary, graph_.type_of(node(n).results[0]).dtype, r.outer * r.blocks() * r.inner,
                               fmt::format("%{} blocks", node(n).results[0].id));
     }
     return it->second;
@@ -139,7 +139,7 @@ class Lowerer {
     add_call(std::move(call), 0);
   }
   int copy_dense(const View& window, DType dtype) {
-    const int b = add_buffer(Buffer::Role::kTemporary, dtype, window.dims.num_elements(), "dense copy");
+    const int b = add_buffer(ProgramBuffer::Role::kTemporary, dtype, window.dims.num_elements(), "dense copy");
     View to = window;
     to.buffer = b;
     to.offset = 0;
