@@ -1,0 +1,106 @@
+// bench: median time of one whole training step, batches excluded. Very short steps are timed in blocks, so that reading the clock
+// does not count.
+#include <algorithm>
+#include <cmath>
+
+#include "backend/backend.h"
+#include "command.h"
+#include "support/error.h"
+#include "support/flags.h"
+#include "workload.h"
+
+namespace ws::cli {
+namespace {
+
+struct BenchOptions {
+  WorkloadOptions workload;
+  std::string mode = "compiled", dtype = "fp32", matmul_precision = "highest", optimizer;
+  int64_t steps = 0, warmup = 3;
+  bool json = false;
+};
+
+constexpr double kBlockSeconds = 2e-3;  // shortest time worth reading the clock for
+
+int64_t default_steps(const std::string& model) {
+  return model == "tiny" ? 100'000 : model == "mlp" ? 60 : model == "encoder" ? 6 : 3;
+}
+
+int bench(const BenchOptions& o) {
+  check_precision(o.dtype, o.matmul_precision);
+  if (o.mode != "loop" && o.mode != "compiled") fail("--mode must be loop or compiled, not '{}'", o.mode);
+  if (o.steps < 0 || o.warmup < 0) fail("--steps and --warmup must not be negative");
+  Workload w = make_workload(o.workload);
+  auto optimizer =
+      make_optimizer({o.optimizer.empty() ? w.default_optimizer : o.optimizer}, w.default_lr, w.default_weight_decay);
+  bool compiled = o.mode == "compiled", is_gpt = o.workload.model == "gpt";
+  Trainer trainer(*w.model, w.loss, *optimizer, {.compile = compiled, .num_threads = configured_threads()});
+
+  Key key = Key(o.workload.seed).fold("data");
+  Samples batch = w.draw(key.fold(uint64_t{0}), w.batch);
+  double loss_first = trainer.train_step(batch.X, batch.y).item();  // compiles
+  Compiled* program = compiled ? &trainer.compiled_step() : nullptr;
+  double compile_ms = program ? program->compile_seconds() * 1e3 : NAN;
+  std::vector<Tensor> outputs;
+  auto step = [&] {
+    const Tensor inputs[] = {batch.X, batch.y};
+    if (program) return program->run(inputs, outputs);
+    outputs.assign(1, trainer.train_step(batch.X, batch.y));
+  };
+  for (int64_t i = 0; i < o.warmup; ++i) step();
+  double begin = now_seconds();
+  step();
+  double estimate = std::max(now_seconds() - begin, 1e-8);
+
+  int64_t steps = o.steps > 0 ? o.steps : default_steps(o.workload.model);
+  int64_t block = estimate >= kBlockSeconds
+                      ? 1
+                      : std::min(static_cast<int64_t>(std::ceil(kBlockSeconds / estimate)), std::max<int64_t>(steps / 5, 1));
+  std::vector<double> seconds;
+  for (int64_t done = 0; done < steps; done += block) {
+    if (is_gpt) batch = w.draw(key.fold(static_cast<uint64_t>(done + 1)), w.batch);  // fresh windows, not timed
+    begin = now_seconds();
+    for (int64_t i = 0; i < block; ++i) step();
+    seconds.push_back((now_seconds() - begin) / static_cast<double>(block));
+  }
+  double middle = median(seconds);
+  Json result = {{"model", o.workload.model}, {"mode", o.mode}, {"dtype", o.dtype}, {"batch", w.batch}};
+  if (w.tokens_per_step) result["seq"] = o.workload.seq;
+  result["median_ms"] = middle * 1e3;
+  result["min_ms"] = *std::min_element(seconds.begin(), seconds.end()) * 1e3;
+  result["steps_per_s"] = 1 / middle;
+  result["tokens_per_s"] = w.tokens_per_step ? Json(static_cast<double>(w.tokens_per_step) / middle) : Json(nullptr);
+  result["compile_ms"] = json_number(compile_ms);
+  result["planned_temp_bytes"] = program ? Json(program->memory_analysis().temporary_bytes) : Json(nullptr);
+  result["peak_rss_bytes"] = peak_rss_bytes();
+  result["flops"] = program ? Json(program->cost_analysis().flops) : Json(nullptr);
+  result["loss_first"] = json_number(loss_first);
+  result["loss_last"] = json_number(outputs.at(0).item());
+  std::string backend = cpu_backend().name();
+  result["isa"] = backend.substr(backend.find(':') + 1);
+  result["threads"] = configured_threads();
+  o.json ? print_json(result) : print_readable(result);
+  return 0;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Action& action) {
+  auto o = std::make_shared<BenchOptions>();
+  CLI::App* command = add_command(app, "bench", "times one whole training step");
+  command->add_option("--model", o->workload.model, "mlp, encoder, gpt or tiny")->required();
+  command->add_option("--mode", o->mode, "loop or compiled");
+  command->add_option("--dtype", o->dtype, "fp32");
+  command->add_option("--matmul-precision", o->matmul_precision, "highest");
+  command->add_option("--batch", o->workload.batch, "samples a step");
+  command->add_option("--seq", o->workload.seq, "positions a sample (encoder, gpt)");
+  command->add_option("--width", o->workload.width, "features");
+  command->add_option("--blocks", o->workload.blocks, "blocks, or layers of an mlp");
+  command->add_option("--optimizer", o->optimizer, "as in train; default sgd, for gpt adamw");
+  command->add_option("--steps", o->steps, "timed steps");
+  command->add_option("--warmup", o->warmup, "steps before those");
+  command->add_option("--seed", o->workload.seed, "of weights and data");
+  add_json_option(command, o->json);
+  command->callback([o, &action] { action = [o] { return bench(*o); }; });
+}
+
+}  // namespace ws::cli

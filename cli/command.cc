@@ -1,0 +1,78 @@
+#include "command.h"
+
+#include <fmt/core.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace ws::cli {
+
+CLI::App* add_command(CLI::App& app, const std::string& name, const std::string& help) {
+  CLI::App* command = app.add_subcommand(name, help);
+  command->fallthrough();
+  return command;
+}
+
+void add_json_option(CLI::App* command, bool& json) {
+  command->add_flag("--json", json, "print one JSON object on the last line");
+}
+
+void print_json(const Json& result) {
+  fmt::print("{}\n", result.dump());
+  std::fflush(stdout);
+}
+
+void print_readable(const Json& result) {
+  size_t width = 0;
+  for (const auto& [key, value] : result.items()) width = std::max(width, key.size());
+  for (const auto& [key, value] : result.items()) {
+    if (value.is_structured()) continue;
+    std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    if (value.is_number_float()) text = fmt::format("{:.6g}", value.get<double>());
+    fmt::print("{:{}}  {}\n", key, width, text);
+  }
+  std::fflush(stdout);
+}
+
+namespace {
+// Columns on the terminal: code points, which is right for the few signs used here.
+size_t columns(const std::string& text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+}  // namespace
+
+std::string Table::str() const {
+  std::vector<size_t> widths(rows_[0].size(), 0);
+  for (const auto& row : rows_)
+    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], columns(row[c]));
+  std::string out;
+  for (size_t r = 0; r < rows_.size(); ++r) {
+    std::string line;
+    for (size_t c = 0; c < rows_[r].size(); ++c) {
+      std::string gap(widths[c] - columns(rows_[r][c]), ' ');
+      line += (c ? "  " : "") + (c ? gap + rows_[r][c] : rows_[r][c] + gap);
+    }
+    out += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+    if (r == 0) out += std::string(columns(line), '-') + '\n';
+  }
+  return out;
+}
+
+int64_t peak_rss_bytes() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<int64_t>(usage.ru_maxrss) * 1024;
+}
+
+double now_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  size_t n = values.size();
+  return n % 2 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
+}
+
+}  // namespace ws::cli

@@ -1,0 +1,52 @@
+// What the commands share: how they are declared, how results are printed.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "support/json.h"
+
+namespace ws::cli {
+
+/// Each command declares its options and sets what main() runs after parsing; the result is the exit code.
+using Action = std::function<int()>;
+void add_bench(CLI::App& app, Action& action);
+void add_parity(CLI::App& app, Action& action);
+void add_reference(CLI::App& app, Action& action);
+void add_eval(CLI::App& app, Action& action);
+void add_ladder(CLI::App& app, Action& action);
+void add_train(CLI::App& app, Action& action);
+void add_generate(CLI::App& app, Action& action);
+void add_roofs(CLI::App& app, Action& action);
+void add_inspect(CLI::App& app, Action& action);
+
+constexpr int kUserError = 1, kUsageError = 2, kInternalError = 3, kInterrupted = 130;
+
+/// A sub-command whose unknown options are looked for among the global flags.
+CLI::App* add_command(CLI::App& app, const std::string& name, const std::string& help);
+/// --json: one JSON object on the last line instead of text.
+void add_json_option(CLI::App* command, bool& json);
+
+/// One JSON object on one line, numbers unrounded.
+void print_json(const Json& result);
+/// "key   value" lines; numbers rounded for reading, nested objects and lists left out.
+void print_readable(const Json& result);
+
+/// A table with a line under its head; columns as wide as their widest cell, the first one left-aligned, the others right.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> head) : rows_{std::move(head)} {}
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  std::string str() const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// Highest resident memory of this process so far.
+int64_t peak_rss_bytes();
+double now_seconds();
+double median(std::vector<double> values);
+
+}  // namespace ws::cli

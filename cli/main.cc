@@ -1,0 +1,77 @@
+// wholestep: trains models whose whole step is one compiled call. This file finds the command and turns errors into one line
+// and an exit code: 1 bad input or a run that failed, 2 wrong usage, 3 a fault of ours, 130 ended by Ctrl-C with what was done saved.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <new>
+
+#include "command.h"
+#include "support/flags.h"
+#include "support/log.h"
+#include "wholestep/error.h"
+
+namespace {
+
+std::string one_line(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+void add_flag_options(CLI::App& app) {
+  for (const ws::FlagSpec& spec : ws::flag_specs())
+    app.add_option_function<std::string>(
+           spec.option, [&spec](const std::string& value) { ws::set_flag(spec.name, value, spec.option); },
+           fmt::format("{} [{}]", spec.help, spec.environment))
+        ->option_text(spec.value_hint)
+        ->group("Flags of every command");
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"wholestep: trains models in C++ with the whole step compiled into one call", "wholestep"};
+  app.require_subcommand(0, 1);
+  app.set_version_flag("--version", WS_VERSION);
+  app.get_formatter()->column_width(36);
+  ws::cli::Action action;
+  ws::cli::add_ladder(app, action);
+  ws::cli::add_train(app, action);
+  ws::cli::add_generate(app, action);
+  ws::cli::add_bench(app, action);
+  ws::cli::add_parity(app, action);
+  ws::cli::add_reference(app, action);
+  ws::cli::add_eval(app, action);
+  ws::cli::add_roofs(app, action);
+  ws::cli::add_inspect(app, action);
+  add_flag_options(app);
+  try {
+    ws::flags();  // a bad environment variable is an error of every command
+    app.parse(argc, argv);
+  } catch (const CLI::Success& e) {
+    return app.exit(e);  // --help, --version
+  } catch (const CLI::ParseError& e) {
+    ws::note("{} (wholestep --help lists what there is)", one_line(e.what()));
+    return ws::cli::kUsageError;
+  }
+  if (!action) {
+    fmt::print("{}", app.help());
+    return 0;
+  }
+  return action();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const ws::Error& e) {
+    ws::note("{}", one_line(e.what()));
+    return ws::cli::kUserError;
+  } catch (const std::bad_alloc&) {
+    ws::note("out of memory");
+    return ws::cli::kUserError;
+  } catch (const std::exception& e) {
+    ws::note("{}", e.what());
+    return ws::cli::kInternalError;
+  }
+}

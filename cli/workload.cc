@@ -1,0 +1,125 @@
+#include "workload.h"
+
+#include <algorithm>
+
+#include "support/error.h"
+
+namespace ws::cli {
+namespace {
+
+Tensor normal_tensor(Key key, const Shape& shape) {
+  std::vector<float> values(static_cast<size_t>(shape.num_elements()));
+  init::normal(1.0)(values, shape, key);
+  return Tensor::from(values, shape);
+}
+
+Samples random_windows(Key key, int64_t count, int64_t seq, int64_t vocab) {
+  RandomStream stream(key);
+  auto block = static_cast<size_t>(seq);
+  std::vector<int32_t> x(static_cast<size_t>(count) * block), y(x.size());
+  for (size_t row = 0; row < static_cast<size_t>(count); ++row) {
+    auto token = static_cast<int32_t>(stream.below(static_cast<uint64_t>(vocab)));
+    for (size_t t = 0; t < block; ++t) {
+      x[row * block + t] = token;
+      token = static_cast<int32_t>(stream.below(static_cast<uint64_t>(vocab)));
+      y[row * block + t] = token;
+    }
+  }
+  return {Tensor::from(x, {count, seq}), Tensor::from(y, {count, seq})};
+}
+
+void check_positive(int64_t value, const char* option) {
+  if (value < 1) fail("{} must be at least 1, not {}", option, value);
+}
+
+}  // namespace
+
+models::GptConfig book_gpt(int64_t vocab, int64_t width, int64_t blocks, int64_t max_len) {
+  models::GptConfig config;
+  config.vocab = vocab;
+  config.width = width;
+  config.blocks = blocks;
+  config.max_len = max_len;
+  return config;
+}
+
+Workload make_workload(const WorkloadOptions& o) {
+  Workload w;
+  Key key(o.seed);
+  check_positive(o.seq, "--seq");
+  auto or_default = [](int64_t given, int64_t otherwise, int64_t none) { return given == none ? otherwise : given; };
+  if (o.model == "mlp" || o.model == "tiny") {
+    bool tiny = o.model == "tiny";
+    int64_t width = or_default(o.width, tiny ? 16 : 512, 0), layers = or_default(o.blocks, tiny ? 2 : 4, -1);
+    check_positive(width, "--width");
+    check_positive(layers, "--blocks");
+    std::vector<int64_t> sizes(static_cast<size_t>(layers) + 1, width);
+    if (tiny) sizes.front() = 8, sizes.back() = 1;
+    w.batch = or_default(o.batch, tiny ? 4 : 256, 0);
+    w.model = std::make_unique<models::Mlp>(sizes, key);
+    int64_t in = sizes.front(), out = sizes.back();
+    w.draw = [in, out](Key k, int64_t n) {
+      return Samples{normal_tensor(k.fold("X"), {n, in}), normal_tensor(k.fold("y"), {n, out})};
+    };
+  } else if (o.model == "encoder") {
+    models::TransformerEncoderConfig config;
+    config.width = or_default(o.width, 256, 0);
+    config.blocks = or_default(o.blocks, 4, -1);
+    config.hidden = 4 * config.width;
+    config.max_len = o.seq;
+    w.batch = or_default(o.batch, 32, 0);
+    w.model = std::make_unique<models::TransformerEncoder>(config, key);
+    int64_t seq = o.seq, in = config.inputs, out = config.outputs;
+    w.draw = [=](Key k, int64_t n) {
+      return Samples{normal_tensor(k.fold("X"), {n, seq, in}), normal_tensor(k.fold("y"), {n, out})};
+    };
+  } else if (o.model == "gpt") {
+    auto config = book_gpt(28, or_default(o.width, 512, 0), or_default(o.blocks, 6, -1), o.seq);
+    w.batch = or_default(o.batch, 64, 0);
+    w.model = std::make_unique<models::Gpt>(config, key);
+    int64_t seq = o.seq, vocab = config.vocab;
+    w.draw = [=](Key k, int64_t n) { return random_windows(k, n, seq, vocab); };
+  } else {
+    fail("unknown model '{}': known ones are mlp, encoder, gpt, tiny", o.model);
+  }
+  check_positive(w.batch, "--batch");
+  bool is_gpt = o.model == "gpt";
+  w.loss = is_gpt ? Loss(SoftmaxCrossEntropy()) : Loss(MSE());
+  w.default_optimizer = is_gpt ? "adamw" : "sgd";
+  w.default_lr = is_gpt ? 1e-3 : 0.01;
+  w.default_weight_decay = is_gpt ? 1e-4 : 0;
+  w.tokens_per_step = is_gpt || o.model == "encoder" ? w.batch * o.seq : 0;
+  return w;
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& o, double default_lr, double default_weight_decay) {
+  double lr = o.lr.value_or(default_lr);
+  if (!(lr >= 0)) fail("--lr must not be negative, it is {}", lr);
+  if (o.weight_decay && !(*o.weight_decay >= 0)) fail("the weight decay must not be negative, it is {}", *o.weight_decay);
+  if (o.name == "sgd") return std::make_unique<SGD>(SGDOptions{.lr = lr});
+  if (o.name == "momentum") return std::make_unique<SGD>(SGDOptions{.lr = lr, .momentum = 0.9});
+  if (o.name == "nesterov") return std::make_unique<SGD>(SGDOptions{.lr = lr, .momentum = 0.9, .nesterov = true});
+  if (o.name == "adam") return std::make_unique<Adam>(AdamOptions{.lr = lr});
+  if (o.name == "adamw")
+    return std::make_unique<AdamW>(AdamWOptions{.lr = lr, .weight_decay = o.weight_decay.value_or(default_weight_decay)});
+  if (o.name == "rmsprop") return std::make_unique<RMSProp>(RMSPropOptions{.lr = lr});
+  if (o.name == "adagrad") return std::make_unique<AdaGrad>(AdaGradOptions{.lr = lr});
+  fail("unknown optimizer '{}': known ones are sgd, momentum, nesterov, adam, adamw, rmsprop, adagrad", o.name);
+}
+
+Schedule make_schedule(const std::string& name, double lr, int64_t steps, double epochs) {
+  if (name.empty()) return {};
+  if (name == "constant") return ConstantLR{lr};
+  if (name == "step") return StepLR{.lr = lr, .step = std::max(epochs / 3, 1e-9), .gamma = 0.5};
+  if (name == "cosine") return CosineWarmRestarts{.lr_max = lr, .lr_min = 0, .t0 = std::max(epochs, 1e-9)};
+  if (name == "warmup") return LinearWarmup{.lr_start = 0, .lr_end = lr, .warmup = std::max(epochs / 10, 1e-9)};
+  if (name == "warmup_cosine") return WarmupCosine{.peak = lr, .warmup = steps / 10, .total = std::max<int64_t>(steps, 1)};
+  fail("unknown schedule '{}': known ones are constant, step, cosine, warmup, warmup_cosine", name);
+}
+
+void check_precision(const std::string& dtype, const std::string& matmul_precision) {
+  if (dtype != "fp32") fail("--dtype {}: this build computes in fp32", dtype);
+  if (matmul_precision != "highest") fail("--matmul-precision {}: this build multiplies in fp32 (highest)", matmul_precision);
+}
+
+}  // namespace ws::cli

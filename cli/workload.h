@@ -1,0 +1,56 @@
+// The models that bench, parity, ladder and inspect run, with their data: those that the peers' scripts run too.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "wholestep/wholestep.h"
+
+namespace ws::cli {
+
+struct WorkloadOptions {
+  std::string model = "mlp";     // mlp, encoder, gpt, tiny
+  int64_t batch = 0, seq = 128;  // 0: the model's own
+  int64_t width = 0, blocks = -1;
+  uint64_t seed = 0;
+};
+
+/// Samples of a workload: mlp X, y f32 [N, width]; encoder X f32 [N, T, 64], y [N, 16]; gpt X, y i32 [N, T], y one token later.
+struct Samples {
+  Tensor X, y;
+};
+
+struct Workload {
+  std::unique_ptr<Module> model;
+  Loss loss;
+  std::string default_optimizer;  // with its rate
+  double default_lr = 0;
+  double default_weight_decay = 0;  // of AdamW
+  int64_t batch = 0;
+  int64_t tokens_per_step = 0;  // 0 for models without positions
+  /// `count` samples drawn from `key`.
+  std::function<Samples(Key key, int64_t count)> draw;
+};
+
+/// Adds --model --batch --seq --width --blocks --seed to a command. An Error in make_workload names what does not fit.
+Workload make_workload(const WorkloadOptions& options);
+
+/// A gpt of the book's kind: rope, RMSNorm, SwiGLU, tied head, 8 heads.
+models::GptConfig book_gpt(int64_t vocab, int64_t width, int64_t blocks, int64_t max_len);
+
+struct OptimizerOptions {
+  std::string name;  // sgd momentum nesterov adam adamw rmsprop adagrad
+  std::optional<double> lr = {}, weight_decay = {};
+};
+/// An Error lists the known names.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, double default_lr, double default_weight_decay);
+
+/// constant, step, cosine, warmup, warmup_cosine over `steps` steps and `epochs` epochs at peak rate lr; "" is none.
+Schedule make_schedule(const std::string& name, double lr, int64_t steps, double epochs);
+
+/// fp32 is what this library computes in; other words are an Error that says so.
+void check_precision(const std::string& dtype, const std::string& matmul_precision);
+
+}  // namespace ws::cli
