@@ -455,7 +455,7 @@ LoopCall build_fill(int buffer, DType dtype, int64_t count, double value) {
 
 std::vector<std::array<int, 2>> in_place_pairs(const LoopCall& call) {
   std::vector<std::array<int, 2>> pairs;
-  if (call.kernel == nullptr || call.kernel->walk != Walk::kElements) return pairs;
+  if (call.kernel == nullptr) return pairs;   // rows are stored in their last pass, after all reads
   for (const LoopInstr& store : call.kernel->body) {
     if (store.kind != Kind::kStore) continue;
     const View& w = call.accesses[at(store.access)];

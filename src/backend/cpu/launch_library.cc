@@ -93,6 +93,7 @@ class AttentionLaunch final : public Launch {
       book.want(&a_.row_sum, call.views[5].buffer, call.views[5].offset * 4);
     }
     if (call.workspace >= 0) book.want(&workspace_, call.workspace, 0);
+    a_.loops = loops_.data();
   }
   void run(RunContext& context) override {
     if (backward_) attention_backward(a_, isa_, workspace_, context.workers);
@@ -115,12 +116,17 @@ class AttentionLaunch final : public Launch {
 
 }  // namespace
 
-std::vector<std::shared_ptr<const LoopKernel>> loops_of(const LibraryCall&) { return {}; }
+std::vector<std::shared_ptr<const LoopKernel>> loops_of(const LibraryCall& call) {
+  if (call.op == nullptr) return {};
+  if (call.op->lowering == Lowering::kAttention) return attention_loops(false);
+  if (call.op->lowering == Lowering::kAttentionGrad) return attention_loops(true);
+  return {};
+}
 
 int64_t library_workspace_bytes(const LibraryCall& call, const Program&, Isa isa, int num_threads) {
   if (call.op == nullptr) return 0;
   if (call.op->lowering != Lowering::kAttention && call.op->lowering != Lowering::kAttentionGrad) return 0;
-  return attention_workspace_bytes(attention_shape(call), gemm_isa(isa), num_threads);
+  return attention_workspace_bytes(attention_shape(call), gemm_isa(isa), num_threads, call.op->lowering == Lowering::kAttentionGrad);
 }
 
 std::unique_ptr<Launch> launch_library(const Program& p, const LibraryCall& call, int call_index, Isa isa, std::span<const LoopCode> loops,
