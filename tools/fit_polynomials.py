@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Derives the coefficients of src/ops/{exponential,logarithm,trigonometric,tanh,erf}.cc.
+"""Derives the coefficients of src/ops/{exponential,logarithm,trigonometric}.cc.
 
 Needs numpy and mpmath. Each fit minimises the largest relative error of the final function (Lawson's reweighted least
 squares on Chebyshev nodes, values from mpmath at 40 digits). Coefficients are then rounded to fp32 one at a time, lowest
@@ -58,40 +58,6 @@ def polynomial(name, function, low, high, degree, weight):
     show(name, *rounded_fit(basis, evaluate(function, x), evaluate(weight, x)))
 
 
-def rational(name, function, limit, numerator, denominator, power):
-    """function(x) ~ x * P(u) / Q(u), u = x*x, Q(0) = 1, 0 <= x <= limit."""
-    x = limit * np.cos(np.pi / 2 * (np.arange(900) + 0.5) / 900)
-    v = (x / limit) ** 2
-    f = evaluate(lambda t: function(t) / t, x)
-    lawson, q = np.ones(len(x)), np.ones(len(x))
-    best_error = np.inf
-    for _ in range(400):
-        p_basis = np.stack([v**i for i in range(numerator + 1)], axis=1)
-        q_basis = np.stack([v**i for i in range(1, denominator + 1)], axis=1)
-        rows = np.sqrt(lawson) / (f * q)
-        full = np.concatenate([p_basis, -f[:, None] * q_basis], axis=1) * rows[:, None]
-        scale = np.max(np.abs(full), axis=0)
-        c = np.linalg.lstsq(full / scale, f * rows, rcond=None)[0] / scale
-        p_c, q_c = c[:numerator + 1], np.concatenate([[1.0], c[numerator + 1:]])
-        q = np.concatenate([np.ones((len(x), 1)), q_basis], axis=1) @ q_c
-        error = np.abs(p_basis @ p_c / q / f - 1)
-        if error.max() < best_error and (q > 0).all():
-            best_error = error.max()
-            best = ([p_c[i] / limit ** (2 * i) for i in range(numerator + 1)],
-                    [q_c[i] / limit ** (2 * i) for i in range(denominator + 1)])
-        lawson = lawson * (error / error.max() + 1e-2)
-        lawson /= lawson.sum()
-    # fp32 denominator, then the numerator refitted against it.
-    q_c = [float(np.float32(c)) for c in best[1]]
-    u = x * x
-    q = sum(c * u**i for i, c in enumerate(q_c))
-    basis = np.stack([u**i / q for i in range(numerator + 1)], axis=1)
-    p_c, error = rounded_fit(basis, f, 1 / f)
-    print(f"// before rounding: {best_error * 2**24:.3f} * 2^-24")
-    show(f"{name}, numerator", p_c, error)
-    show(f"{name}, denominator", q_c, error)
-
-
 def split(name, value, parts):
     """value as a sum of fp32 numbers, largest first."""
     out = []
@@ -103,7 +69,11 @@ def split(name, value, parts):
 
 if __name__ == "__main__":
     ln2 = float(mp.log(2))
-    polynomial("(exp(r) - 1) / r on [0, ln 2]", lambda r: mp.expm1(r) / r, -1e-5, ln2 * 1.00001, 5, lambda r: r / mp.exp(r))
+    polynomial("(exp(r) - 1) / r on [0, ln 2]", lambda r: mp.expm1(r) / r, -1e-5, ln2 * 1.00001, 5, lambda r: r / mp.expm1(r))
+    polynomial("(exp(r) - 1) / r on [-ln 2 / 2, ln 2 / 2]", lambda r: mp.expm1(r) / r, -ln2 / 2 * 1.0001, ln2 / 2 * 1.0001, 5,
+               lambda r: r / mp.exp(r))
+    polynomial("(tanh(x) / x - 1) / x^2 in x^2, |x| <= 0.6", lambda u: (mp.tanh(mp.sqrt(u)) / mp.sqrt(u) - 1) / u, 1e-9, 0.36, 4,
+               lambda u: mp.sqrt(u) * u / mp.tanh(mp.sqrt(u)))
     polynomial("(log1p(f) - f) / f^2 on [-1/4, 1/2]", lambda f: (mp.log1p(f) - f) / f**2, -0.25, 0.5, 8,
                lambda f: f**2 / mp.log1p(f))
     quarter = float((mp.pi / 4) ** 2) * 1.0001
@@ -111,9 +81,8 @@ if __name__ == "__main__":
                lambda s: mp.sqrt(s) ** 3 / mp.sin(mp.sqrt(s)))
     polynomial("(cos(r) - 1 + r^2/2) / r^4 in r^2", lambda s: (mp.cos(mp.sqrt(s)) - 1 + s / 2) / s**2, 0, quarter, 2,
                lambda s: s**2 / mp.cos(mp.sqrt(s)))
-    for n, d in ((3, 4), (4, 4), (5, 4), (4, 5)):
-        rational(f"tanh(x) / x {n}/{d}", mp.tanh, 9.02, n, d, 2)
-    for n, d in ((4, 4), (5, 4), (5, 5), (6, 4)):
-        rational(f"erf(x) / x {n}/{d}", mp.erf, 3.93, n, d, 2)
+    polynomial("erf(x) / x - 1 in x^2, |x| <= 0.85", lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1, 1e-9, 0.85**2, 5,
+               lambda u: mp.sqrt(u) / mp.erf(mp.sqrt(u)))
+    polynomial("log(erfc(x)) on [0.85, 4]", lambda t: mp.log(mp.erfc(t)), 0.85, 4.0, 6, lambda t: mp.erfc(t) / mp.erf(t))
     split("pi/2", mp.pi / 2, 3)
     split("ln 2", mp.log(2), 2)
