@@ -207,7 +207,7 @@ class Lowerer {
   }
 
   void lower_matmul(KernelCall& call, int g, const std::vector<int>& body) {
-    const Node& product = node(body[0]);
+    const Node& product = node(groups_.list[at(g)].nodes.front());   // the body may begin with repeated nodes
     const Value result = product.results[0];
     auto operand = [&](Value v) {
       const Strided& s = views_.of(v);
