@@ -39,7 +39,7 @@ void gemm(const Gemm& g, GemmIsa isa, void* workspace, Workers& workers) {
 int64_t gemm_chain_scratch_bytes(int64_t m, int64_t n, int64_t k) {
   static_cast<void>(n);   // columns are packed a panel at a time
   constexpr int64_t kMostColumns = 32, kMostLanes = 16, kFewestRows = 4;
-  return (k * kMostColumns + m * k + ceil_div(m, kFewestRows) * kMostLanes) * static_cast<int64_t>(sizeof(float));
+  return (k * kMostColumns + row_area_floats(m, k, kFewestRows, kMostLanes)) * static_cast<int64_t>(sizeof(float));
 }
 
 void gemm_chain(GemmIsa isa, int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row_stride, int64_t a_col_stride, const float* b,

@@ -1,5 +1,5 @@
-// Register tiles, templated on a vector type V: rows of A broadcast, vectors of B, one FMA chain an element. In an unnamed namespace
-// because every ISA's file compiles its own copy with its own flags.
+// Register tiles, templated on a vector type V: elements of A broadcast, vectors of B, one FMA chain an element of C. In an unnamed
+// namespace because every ISA's file compiles its own copy with its own flags.
 //
 // V offers: kLanes, kRows, kVectors (the register tile), Reg, zero, load, broadcast, fma, add, store, the first `lanes` of a
 // vector by load_part and store_part, transpose.
@@ -14,95 +14,128 @@ namespace {
 /// What becomes of a block's sum: C = s, C = C + s, or the chain starts from C.
 enum class Accumulate : uint8_t { kStore, kAdd, kChain };
 
-/// c[MR, NV vectors] from a packed [k][MR] and b with rows ldb apart; the last vector has `last` valid lanes.
-using MicroKernel = void (*)(int64_t k, const float* a, const float* b, int64_t ldb, float* c, int64_t ldc, int last, Accumulate how);
+/// How a kernel reads A: a packed panel [k][MR]; rows with k adjacent; any strides.
+enum class RowsAs : uint8_t { kPacked, kRowMajor, kStrided };
+
+/// Walks memory that will be packed soon, a cache line at a time: rows of `row_lines` lines.
+struct Lookahead {
+  const char* at = nullptr;
+  int64_t row_lines = 0, row_left = 0, row_skip_bytes = 0;
+  [[gnu::always_inline]] void ask() {
+    __builtin_prefetch(at, 0, 2);
+    at += 64;
+    if (--row_left == 0) row_left = row_lines, at += row_skip_bytes;
+  }
+};
+
+struct MicroCall {
+  int64_t k = 0;
+  const float* a = nullptr;
+  int64_t a_row = 0, a_col = 0;      // strides of A, where not packed
+  const float* b = nullptr;
+  int64_t ldb = 0;                   // where B is not packed
+  float* c = nullptr;
+  int64_t ldc = 0;
+  int last = 0;                      // valid lanes of the last vector
+  Accumulate how = Accumulate::kStore;
+  Lookahead* next = nullptr;         // `next_lines` of its lines are asked for on the way
+  int64_t next_lines = 0;
+};
+using MicroKernel = void (*)(const MicroCall& call);
 
 template <class V, int MR, int NV>
-inline void load_chain(typename V::Reg (&acc)[MR][NV], const float* c, int64_t ldc, int last) {
+[[gnu::always_inline]] inline void start(typename V::Reg (&acc)[MR][NV], const MicroCall& call) {
+#pragma GCC unroll 16
   for (int i = 0; i < MR; ++i)
-    for (int v = 0; v < NV; ++v) acc[i][v] = v + 1 < NV ? V::load(c + i * ldc + v * V::kLanes) : V::load_part(c + i * ldc + v * V::kLanes, last);
-}
-
-template <class V, int MR, int NV>
-inline void store_sum(const typename V::Reg (&acc)[MR][NV], float* c, int64_t ldc, int last, Accumulate how) {
-  const bool whole = last == V::kLanes;
+#pragma GCC unroll 8
+    for (int v = 0; v < NV; ++v) acc[i][v] = V::zero();
+  if (call.how != Accumulate::kChain) return;
 #pragma GCC unroll 16
   for (int i = 0; i < MR; ++i) {
 #pragma GCC unroll 8
     for (int v = 0; v < NV; ++v) {
-      float* to = c + i * ldc + v * V::kLanes;
-      typename V::Reg sum = acc[i][v];
-      if (v + 1 < NV || whole) {
-        if (how == Accumulate::kAdd) sum = V::add(V::load(to), sum);
-        V::store(to, sum);
-      } else {
-        if (how == Accumulate::kAdd) sum = V::add(V::load_part(to, last), sum);
-        V::store_part(to, sum, last);
-      }
+      const float* from = call.c + i * call.ldc + v * V::kLanes;
+      acc[i][v] = v + 1 < NV ? V::load(from) : V::load_part(from, call.last);
     }
   }
 }
 
-/// kDirect: b is the operand itself (any ldb, nothing valid after its last column); else a packed panel.
-template <class V, int MR, int NV, bool kDirect>
-void micro_kernel(int64_t k, const float* a, const float* b, int64_t ldb, float* c, int64_t ldc, int last, Accumulate how) {
-  using Reg = typename V::Reg;
-  Reg acc[MR][NV];
-  if (how == Accumulate::kChain) {
-    load_chain<V, MR, NV>(acc, c, ldc, last);
-  } else {
+template <class V, int MR, int NV>
+[[gnu::always_inline]] inline void finish(const typename V::Reg (&acc)[MR][NV], const MicroCall& call) {
+  const bool whole = call.last == V::kLanes, add = call.how == Accumulate::kAdd;
 #pragma GCC unroll 16
-    for (int i = 0; i < MR; ++i) {
-      __builtin_prefetch(c + i * ldc, 1);
-      if (NV > 1) __builtin_prefetch(c + i * ldc + (NV - 1) * V::kLanes, 1);
+  for (int i = 0; i < MR; ++i) {
 #pragma GCC unroll 8
-      for (int v = 0; v < NV; ++v) acc[i][v] = V::zero();
+    for (int v = 0; v < NV; ++v) {
+      float* to = call.c + i * call.ldc + v * V::kLanes;
+      if (v + 1 < NV || whole) V::store(to, add ? V::add(V::load(to), acc[i][v]) : acc[i][v]);
+      else V::store_part(to, add ? V::add(V::load_part(to, call.last), acc[i][v]) : acc[i][v], call.last);
     }
   }
-  const int64_t step = kDirect ? ldb : int64_t{V::kLanes} * V::kVectors;
-#pragma GCC unroll 4
-  for (int64_t p = 0; p < k; ++p) {
+}
+
+/// Where a kernel stands in A. Rows are reached from every third one, so that base + stride * {0, 1, 2} does it in few registers.
+template <int MR, RowsAs kRows>
+struct RowsCursor {
+  static constexpr int kBases = kRows == RowsAs::kPacked ? 1 : (MR + 2) / 3;
+  const char* base[kBases];
+  int64_t row_bytes, col_bytes;
+  [[gnu::always_inline]] explicit RowsCursor(const MicroCall& call)
+      : row_bytes(call.a_row * int64_t{sizeof(float)}), col_bytes(call.a_col * int64_t{sizeof(float)}) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kBases; ++i) base[i] = reinterpret_cast<const char*>(call.a) + 3 * i * row_bytes;
+  }
+  [[gnu::always_inline]] const float* row(int i) const {
+    if constexpr (kRows == RowsAs::kPacked) return reinterpret_cast<const float*>(base[0]) + i;
+    else return reinterpret_cast<const float*>(base[i / 3] + i % 3 * row_bytes);
+  }
+  [[gnu::always_inline]] void advance() {
+    const int64_t bytes = kRows == RowsAs::kPacked ? MR * int64_t{sizeof(float)} : kRows == RowsAs::kRowMajor ? int64_t{sizeof(float)} : col_bytes;
+#pragma GCC unroll 8
+    for (int i = 0; i < kBases; ++i) base[i] += bytes;
+  }
+};
+
+/// C[MR, NV vectors]. kDirect: b is the operand itself, any ldb, nothing valid after its last column; else a packed panel.
+template <class V, int MR, int NV, RowsAs kRows, bool kDirect>
+void micro_kernel(const MicroCall& call) {
+  using Reg = typename V::Reg;
+  Reg acc[MR][NV];
+  start<V, MR, NV>(acc, call);
+  RowsCursor<MR, kRows> a(call);
+  const float* b = call.b;
+  const int64_t ldb = kDirect ? call.ldb : int64_t{V::kLanes} * V::kVectors;
+  const int last = call.last;
+  const auto step = [&]() __attribute__((always_inline)) {
     Reg bv[NV];
 #pragma GCC unroll 8
     for (int v = 0; v < NV; ++v) bv[v] = kDirect && v + 1 == NV ? V::load_part(b + v * V::kLanes, last) : V::load(b + v * V::kLanes);
 #pragma GCC unroll 16
     for (int i = 0; i < MR; ++i) {
-      const Reg av = V::broadcast(a + i);
+      const Reg av = V::broadcast(a.row(i));
 #pragma GCC unroll 8
       for (int v = 0; v < NV; ++v) acc[i][v] = V::fma(av, bv[v], acc[i][v]);
     }
-    a += MR;
-    b += step;
-  }
-  store_sum<V, MR, NV>(acc, c, ldc, last, how);
-}
-
-/// For tiny products: a is the operand itself, by strides.
-template <class V, int MR, int NV>
-void tiny_kernel(int64_t k, const float* a, int64_t a_row, int64_t a_col, const float* b, int64_t ldb, float* c, int64_t ldc, int last) {
-  using Reg = typename V::Reg;
-  Reg acc[MR][NV];
-#pragma GCC unroll 16
-  for (int i = 0; i < MR; ++i)
-#pragma GCC unroll 8
-    for (int v = 0; v < NV; ++v) acc[i][v] = V::zero();
-  for (int64_t p = 0; p < k; ++p) {
-    Reg bv[NV];
-#pragma GCC unroll 8
-    for (int v = 0; v < NV; ++v) bv[v] = v + 1 == NV ? V::load_part(b + v * V::kLanes, last) : V::load(b + v * V::kLanes);
-#pragma GCC unroll 16
-    for (int i = 0; i < MR; ++i) {
-      const Reg av = V::broadcast(a + i * a_row);
-#pragma GCC unroll 8
-      for (int v = 0; v < NV; ++v) acc[i][v] = V::fma(av, bv[v], acc[i][v]);
-    }
-    a += a_col;
+    a.advance();
     b += ldb;
+  };
+  // Lines of C and of what comes next are asked for one by one on the way: all at once would hold up the loads of A and B.
+  constexpr int kUnroll = 4, kLine = 64 / sizeof(float);
+  const float* c_ahead = call.c;
+  const float* const c_last = call.c + (MR - 1) * call.ldc;
+  int64_t k = call.k, next_lines = call.next_lines;
+  for (; k >= kUnroll; k -= kUnroll) {
+    __builtin_prefetch(c_ahead, 1);
+    if constexpr (NV * V::kLanes > kLine) __builtin_prefetch(c_ahead + kLine, 1);
+    if (c_ahead != c_last) c_ahead += call.ldc;
+    if (next_lines > 0) --next_lines, call.next->ask();
+#pragma GCC unroll 8
+    for (int u = 0; u < kUnroll; ++u) step();
   }
-  store_sum<V, MR, NV>(acc, c, ldc, last, Accumulate::kStore);
+#pragma GCC unroll 1
+  for (; k > 0; --k) step();
+  finish<V, MR, NV>(acc, call);
 }
-using TinyKernel = void (*)(int64_t k, const float* a, int64_t a_row, int64_t a_col, const float* b, int64_t ldb, float* c, int64_t ldc, int last);
-constexpr int kTinyRows = 4, kTinyVectors = 2;
 
 /// Vectors across of the direct kernels: as many as registers hold, at most 8, since few rows need many chains.
 template <class V>
@@ -111,42 +144,26 @@ constexpr int direct_vectors(int rows) {
   return fit > 8 ? 8 : fit;
 }
 
-/// Kernels by rows and vectors, from 1.
+/// Kernels by rows and vectors, both from 1.
 template <class V>
 struct Kernels {
   static constexpr int kMaxDirect = 8;
-  template <int MR, size_t... NV>
-  static constexpr std::array<MicroKernel, sizeof...(NV)> packed_row(std::index_sequence<NV...>) {
-    return {micro_kernel<V, MR, static_cast<int>(NV) + 1, false>...};
-  }
-  template <size_t... MR>
-  static constexpr std::array<std::array<MicroKernel, V::kVectors>, V::kRows> packed_table(std::index_sequence<MR...>) {
-    return {packed_row<static_cast<int>(MR) + 1>(std::make_index_sequence<V::kVectors>{})...};
-  }
-  template <int MR, int NV>
-  static constexpr MicroKernel direct_entry() {
-    if constexpr (NV <= direct_vectors<V>(MR)) return micro_kernel<V, MR, NV, true>;
+  template <int MR, RowsAs kRows, bool kDirect, int NV>
+  static constexpr MicroKernel entry() {
+    if constexpr (NV <= (kDirect ? direct_vectors<V>(MR) : V::kVectors)) return micro_kernel<V, MR, NV, kRows, kDirect>;
     else return nullptr;
   }
-  template <int MR, size_t... NV>
-  static constexpr std::array<MicroKernel, kMaxDirect> direct_row(std::index_sequence<NV...>) {
-    return {direct_entry<MR, static_cast<int>(NV) + 1>()...};
+  template <int MR, RowsAs kRows, bool kDirect, size_t... NV>
+  static constexpr std::array<MicroKernel, sizeof...(NV)> by_vectors(std::index_sequence<NV...>) {
+    return {entry<MR, kRows, kDirect, static_cast<int>(NV) + 1>()...};
   }
-  template <size_t... MR>
-  static constexpr std::array<std::array<MicroKernel, kMaxDirect>, V::kRows> direct_table(std::index_sequence<MR...>) {
-    return {direct_row<static_cast<int>(MR) + 1>(std::make_index_sequence<kMaxDirect>{})...};
+  template <RowsAs kRows, bool kDirect, size_t kMost, size_t... MR>
+  static constexpr std::array<std::array<MicroKernel, kMost>, sizeof...(MR)> by_rows(std::index_sequence<MR...>) {
+    return {by_vectors<static_cast<int>(MR) + 1, kRows, kDirect>(std::make_index_sequence<kMost>{})...};
   }
-  template <int MR, size_t... NV>
-  static constexpr std::array<TinyKernel, kTinyVectors> tiny_row(std::index_sequence<NV...>) {
-    return {tiny_kernel<V, MR, static_cast<int>(NV) + 1>...};
-  }
-  template <size_t... MR>
-  static constexpr std::array<std::array<TinyKernel, kTinyVectors>, kTinyRows> tiny_table(std::index_sequence<MR...>) {
-    return {tiny_row<static_cast<int>(MR) + 1>(std::make_index_sequence<kTinyVectors>{})...};
-  }
-  static constexpr auto packed = packed_table(std::make_index_sequence<V::kRows>{});
-  static constexpr auto direct = direct_table(std::make_index_sequence<V::kRows>{});
-  static constexpr auto tiny = tiny_table(std::make_index_sequence<kTinyRows>{});
+  static constexpr auto packed = by_rows<RowsAs::kPacked, false, V::kVectors>(std::make_index_sequence<V::kRows>{});
+  static constexpr auto row_major = by_rows<RowsAs::kRowMajor, false, V::kVectors>(std::make_index_sequence<V::kRows>{});
+  static constexpr auto direct = by_rows<RowsAs::kStrided, true, kMaxDirect>(std::make_index_sequence<V::kRows>{});
 };
 
 }  // namespace

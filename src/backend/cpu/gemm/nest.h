@@ -40,11 +40,49 @@ void run_units(int64_t units, int threads, Cursor* cursors, Workers& workers, Bo
   });
 }
 
-/// Which rows' block a lane has packed.
-struct PackedRows {
+/// Which block of rows a lane has prepared.
+struct PreparedRows {
   int64_t batch = -1, row_block = -1, k_block = -1;
-  bool operator==(const PackedRows&) const = default;
+  RowBlock block;
 };
+static_assert(sizeof(PreparedRows) <= 64);   // the first line of a lane's area
+
+/// A strip of C that one prepared block of rows gives with one panel of columns.
+struct Strip {
+  int64_t rows, depth, columns;
+  float* c;
+  int64_t ldc;
+  Accumulate how;
+};
+
+/// One packed panel of columns; `lines` of memory to come are asked for on the way.
+template <class V>
+void columns_of_rows(const Strip& s, const RowBlock& a, const float* b, Lookahead& next, int64_t lines_a_call) {
+  const RowPanels<V> panels(s.rows);
+  const int vectors = static_cast<int>(ceil_div(s.columns, V::kLanes));
+  MicroCall call{.k = s.depth, .a_row = a.row_stride, .a_col = a.depth_stride, .b = b, .ldc = s.ldc,
+                 .last = static_cast<int>(s.columns - (vectors - 1) * V::kLanes), .how = s.how, .next = &next, .next_lines = lines_a_call};
+  for (int64_t i = 0; i < panels.count; ++i) {
+    const int64_t begin = panels.begin(i), height = panels.height(i);
+    call.a = a.data + (a.packed ? panels.offset(i, s.depth) : begin * a.row_stride);
+    call.c = s.c + begin * s.ldc;
+    (a.packed ? Kernels<V>::packed : Kernels<V>::row_major)[height - 1][vectors - 1](call);
+  }
+}
+
+/// One panel of rows against columns read where they lie.
+template <class V>
+void direct_columns(const Strip& s, const RowBlock& a, const float* b, int64_t ldb) {
+  const int64_t most = int64_t{direct_vectors<V>(static_cast<int>(s.rows))} * V::kLanes;
+  MicroCall call{.k = s.depth, .a = a.data, .a_row = a.row_stride, .a_col = a.depth_stride, .ldb = ldb, .ldc = s.ldc, .how = s.how};
+  for (int64_t j = 0; j < s.columns; j += most) {
+    const int64_t width = std::min(most, s.columns - j), vectors = ceil_div(width, V::kLanes);
+    call.b = b + j;
+    call.c = s.c + j;
+    call.last = static_cast<int>(width - (vectors - 1) * V::kLanes);
+    Kernels<V>::direct[s.rows - 1][vectors - 1](call);
+  }
+}
 
 template <class V>
 class Nest {
@@ -58,21 +96,20 @@ class Nest {
   }
 
   void run() {
-    for (int lane = 0; lane < p_.threads; ++lane) new (private_area(lane)) PackedRows();
+    for (int lane = 0; lane < p_.threads; ++lane) new (private_area(lane)) PreparedRows();
     auto* cursors = reinterpret_cast<Cursor*>(base_);
     const int64_t tiles = p_.row_blocks * p_.column_blocks;
     if (p_.path == GemmPlan::Path::kPrivate) {
-      run_units(g_.batch * tiles, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) { tile(unit / tiles, unit % tiles, 0, lane, worker); });
+      run_units(g_.batch * tiles, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) { private_tile(unit / tiles, unit % tiles, lane, worker); });
       return;
     }
     for (int64_t batch = 0; batch < g_.batch; ++batch) {
       for (int64_t group = 0; group < p_.k_blocks; group += p_.group_blocks) {
-        const int64_t blocks = std::min(p_.group_blocks, p_.k_blocks - group);
-        const int64_t strips = ceil_div(column_panels_, kStripPanels);
+        const int64_t blocks = std::min(p_.group_blocks, p_.k_blocks - group), strips = ceil_div(column_panels_, kStripPanels);
         run_units(blocks * strips, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) {
           pack_strip(batch, group, unit / strips, unit % strips * kStripPanels, lane, worker);
         });
-        run_units(tiles, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) { tile(batch, unit, group, lane, worker); });
+        run_units(tiles, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) { shared_tile(batch, unit, group, lane, worker); });
       }
     }
   }
@@ -80,6 +117,13 @@ class Nest {
  private:
   static constexpr int64_t kColumns = int64_t{V::kLanes} * V::kVectors;
   static constexpr int64_t kStripPanels = 4;
+
+  /// A tile of C, in the nest's roles, and where its sums build up.
+  struct Tile {
+    int64_t batch, row_block, row0, rows, panel0, panel1, column0, columns;
+    float* c;
+    int64_t ldc;
+  };
 
   char* private_area(int lane) const { return base_ + p_.private_offset + lane * p_.private_bytes; }
   float* floats(char* area, int64_t offset) const { return reinterpret_cast<float*>(area + offset); }
@@ -89,106 +133,113 @@ class Nest {
   }
 
   void pack_strip(int64_t batch, int64_t group, int64_t block_in_group, int64_t panel0, int lane, int worker) {
-    const int64_t k_block = group + block_in_group, k0 = k_block * kGemmBlock, depth = depth_of(k_block);
-    const int64_t panels = std::min(kStripPanels, column_panels_ - panel0);
-    float* staging = floats(private_area(lane), p_.staging_offset);
-    const auto lines_in = [&](int64_t panel) { return std::min(kColumns, p_.columns - panel * kColumns); };
-    if (column_lines_.hole == nullptr && column_lines_.line_stride == 1) {
-      // A few k at a time over all panels: the operand's rows are read in long runs.
-      constexpr int64_t kStep = 8;
-      const float* src = column_lines_.data + batch * column_lines_.batch_stride + panel0 * kColumns + k0 * column_lines_.depth_stride;
-      for (int64_t at = 0; at < depth; at += kStep)
-        for (int64_t i = 0; i < panels; ++i)
-          pack_adjacent_lines<V>(shared_panel(block_in_group, panel0 + i) + at * kColumns, kColumns, lines_in(panel0 + i), std::min(kStep, depth - at),
-                                 src + i * kColumns + at * column_lines_.depth_stride, column_lines_.depth_stride);
-      return;
+    const int64_t k_block = group + block_in_group, column0 = panel0 * kColumns;
+    pack_columns<V>(column_lines_, batch, column0, std::min(kStripPanels * kColumns, p_.columns - column0), kColumns, k_block * kGemmBlock, depth_of(k_block),
+                    shared_panel(block_in_group, panel0), panel_floats_, floats(private_area(lane), p_.staging_offset), worker);
+  }
+
+  Tile tile_at(int64_t batch, int64_t index, int lane) const {
+    Tile t{};
+    t.batch = batch;
+    t.row_block = index / p_.column_blocks;
+    t.row0 = part_begin(p_.rows, p_.row_blocks, t.row_block);
+    t.rows = part_begin(p_.rows, p_.row_blocks, t.row_block + 1) - t.row0;
+    const int64_t column_block = index % p_.column_blocks;
+    t.panel0 = part_begin(column_panels_, p_.column_blocks, column_block);
+    t.panel1 = part_begin(column_panels_, p_.column_blocks, column_block + 1);
+    t.column0 = t.panel0 * kColumns;
+    t.columns = std::min(t.panel1 * kColumns, p_.columns) - t.column0;
+    if (p_.tile_scratch) t.c = floats(private_area(lane), p_.tile_offset), t.ldc = p_.tile_ld;
+    else if (p_.c_scratch) t.c = floats(base_, p_.c_scratch_offset) + t.row0 * p_.columns + t.column0, t.ldc = p_.columns;
+    else t.c = g_.c + batch * g_.c_batch_stride + t.row0 * g_.c_row_stride + t.column0, t.ldc = g_.c_row_stride;
+    return t;
+  }
+
+  /// The tile's rows of one k block, prepared unless the lane has them from its last tile.
+  const RowBlock& rows_of(const Tile& t, int64_t k_block, bool any_strides, int lane, int worker) {
+    auto& prepared = *reinterpret_cast<PreparedRows*>(private_area(lane));
+    if (prepared.batch != t.batch || prepared.row_block != t.row_block || prepared.k_block != k_block) {
+      float* area = floats(private_area(lane), p_.a_offset);
+      prepared = {t.batch, t.row_block, k_block,
+                  prepare_rows<V>(row_lines_, t.batch, t.row0, t.rows, k_block * kGemmBlock, depth_of(k_block), any_strides, area, worker)};
     }
-    for (int64_t panel = panel0; panel < panel0 + panels; ++panel)
-      pack_panel_of<V>(column_lines_, batch, panel * kColumns, lines_in(panel), kColumns, k0, depth, shared_panel(block_in_group, panel), staging, worker);
+    return prepared.block;
   }
 
-  /// Where a tile's sums build up.
-  struct Target {
-    float* data;
-    int64_t ld;
-  };
-
-  Target target(int64_t batch, int64_t row0, int64_t column0, int lane) const {
-    if (p_.tile_scratch) return {floats(private_area(lane), p_.tile_offset), p_.tile_ld};
-    if (p_.c_scratch) return {floats(base_, p_.c_scratch_offset) + row0 * p_.columns + column0, p_.columns};
-    return {g_.c + batch * g_.c_batch_stride + row0 * g_.c_row_stride + column0, g_.c_row_stride};
+  Strip strip_of(const Tile& t, int64_t panel, int64_t k_block) const {
+    return {t.rows, depth_of(k_block), std::min(kColumns, p_.columns - panel * kColumns), t.c + (panel - t.panel0) * kColumns, t.ldc,
+            k_block == 0 ? Accumulate::kStore : Accumulate::kAdd};
   }
 
-  void tile(int64_t batch, int64_t index, int64_t group, int lane, int worker) {
-    char* area = private_area(lane);
-    const int64_t row_block = index / p_.column_blocks, column_block = index % p_.column_blocks;
-    const int64_t row0 = part_begin(p_.rows, p_.row_blocks, row_block), rows = part_begin(p_.rows, p_.row_blocks, row_block + 1) - row0;
-    const int64_t panel0 = part_begin(column_panels_, p_.column_blocks, column_block);
-    const int64_t panel1 = part_begin(column_panels_, p_.column_blocks, column_block + 1);
-    const int64_t column0 = panel0 * kColumns, columns = std::min(panel1 * kColumns, p_.columns) - column0;
-    const Target to = target(batch, row0, column0, lane);
+  void shared_tile(int64_t batch, int64_t index, int64_t group, int lane, int worker) {
+    const Tile t = tile_at(batch, index, lane);
     const int64_t blocks = std::min(p_.group_blocks, p_.k_blocks - group);
-    auto& packed = *reinterpret_cast<PackedRows*>(area);
-    float* a = floats(area, p_.a_offset);
     for (int64_t i = 0; i < blocks; ++i) {
-      const int64_t k_block = group + i, k0 = k_block * kGemmBlock, depth = depth_of(k_block);
-      const PackedRows wanted{batch, row_block, k_block};
-      if (packed != wanted) {
-        pack_rows<V>(row_lines_, batch, row0, rows, k0, depth, a, floats(area, p_.staging_offset), worker);
-        packed = wanted;
+      const RowBlock rows = rows_of(t, group + i, false, lane, worker);
+      int64_t lines = 0;
+      Lookahead next = after(t, index, group, i, blocks, lines);
+      const int64_t calls = (t.panel1 - t.panel0) * RowPanels<V>(t.rows).count, lines_a_call = ceil_div(lines, calls);
+      for (int64_t panel = t.panel0; panel < t.panel1; ++panel) columns_of_rows<V>(strip_of(t, panel, group + i), rows, shared_panel(i, panel), next, lines_a_call);
+    }
+    if (group + blocks == p_.k_blocks) hand_on(t, lane, worker);
+  }
+
+  /// What this lane will most likely prepare after k block `i` of the group: rows, or its share of the next group's columns.
+  Lookahead after(const Tile& t, int64_t index, int64_t group, int64_t i, int64_t blocks, int64_t& lines) const {
+    const int64_t tiles = p_.row_blocks * p_.column_blocks;
+    if (i + 1 < blocks) return lookahead_of(row_lines_, t.batch, t.row0, t.rows, (group + i + 1) * kGemmBlock, depth_of(group + i + 1), lines);
+    const int64_t k0 = (group + blocks) * kGemmBlock;
+    if (k0 < g_.k) {
+      const int64_t depth = std::min(g_.k - k0, p_.group_blocks * kGemmBlock), begin = part_begin(depth, tiles, index);
+      return lookahead_of(column_lines_, t.batch, 0, p_.columns, k0 + begin, part_begin(depth, tiles, index + 1) - begin, lines);
+    }
+    const int64_t row_block = (index + 1) / p_.column_blocks;
+    if (row_block == p_.row_blocks || (row_block == t.row_block && blocks == 1)) return {};
+    const int64_t row0 = part_begin(p_.rows, p_.row_blocks, row_block);
+    return lookahead_of(row_lines_, t.batch, row0, part_begin(p_.rows, p_.row_blocks, row_block + 1) - row0, group * kGemmBlock, depth_of(group), lines);
+  }
+
+  void private_tile(int64_t batch, int64_t index, int lane, int worker) {
+    const Tile t = tile_at(batch, index, lane);
+    const bool direct = t.rows <= V::kRows && column_lines_.hole == nullptr && (column_lines_.line_stride == 1 || p_.columns == 1);
+    float* packed = floats(private_area(lane), p_.b_offset);
+    float* staging = floats(private_area(lane), p_.staging_offset);
+    for (int64_t k_block = 0; k_block < p_.k_blocks; ++k_block) {
+      const RowBlock rows = rows_of(t, k_block, direct, lane, worker);
+      const int64_t k0 = k_block * kGemmBlock, depth = depth_of(k_block);
+      if (direct) {
+        Strip strip = strip_of(t, t.panel0, k_block);
+        strip.columns = t.columns;
+        direct_columns<V>(strip, rows, column_lines_.data + batch * column_lines_.batch_stride + t.column0 + k0 * column_lines_.depth_stride,
+                          column_lines_.depth_stride);
+        continue;
       }
-      const Accumulate how = k_block == 0 ? Accumulate::kStore : Accumulate::kAdd;
-      if (p_.path == GemmPlan::Path::kShared) {
-        for (int64_t panel = panel0; panel < panel1; ++panel)
-          columns_of_rows(rows, depth, a, shared_panel(i, panel), std::min(kColumns, p_.columns - panel * kColumns), to.data + (panel - panel0) * kColumns,
-                          to.ld, how);
-      } else if (rows <= V::kRows && column_lines_.hole == nullptr && column_lines_.line_stride == 1) {
-        direct(rows, columns, depth, a, column_lines_.data + batch * column_lines_.batch_stride + column0 + k0 * column_lines_.depth_stride,
-               column_lines_.depth_stride, to.data, to.ld, how);
-      } else {
-        float* b = floats(area, p_.b_offset);
-        for (int64_t panel = panel0; panel < panel1; ++panel) {
-          const int64_t valid = std::min(kColumns, p_.columns - panel * kColumns);
-          pack_panel_of<V>(column_lines_, batch, panel * kColumns, valid, kColumns, k0, depth, b, floats(area, p_.staging_offset), worker);
-          columns_of_rows(rows, depth, a, b, valid, to.data + (panel - panel0) * kColumns, to.ld, how);
-        }
+      for (int64_t panel = t.panel0; panel < t.panel1; ++panel) {
+        const Strip strip = strip_of(t, panel, k_block);
+        pack_columns<V>(column_lines_, batch, panel * kColumns, strip.columns, kColumns, k0, depth, packed, 0, staging, worker);
+        int64_t lines = 0;
+        Lookahead next;
+        if (panel + 1 < t.panel1)
+          next = lookahead_of(column_lines_, batch, (panel + 1) * kColumns, std::min(kColumns, p_.columns - (panel + 1) * kColumns), k0, depth, lines);
+        columns_of_rows<V>(strip, rows, packed, next, ceil_div(lines, RowPanels<V>(t.rows).count));
       }
     }
-    if (group + blocks == p_.k_blocks) finish(to, batch, row0, column0, rows, columns, area, worker);
+    hand_on(t, lane, worker);
   }
 
- public:
-  /// All rows of a packed block against one packed panel of columns.
-  static void columns_of_rows(int64_t rows, int64_t depth, const float* a, const float* b, int64_t columns, float* c, int64_t ldc, Accumulate how) {
-    const RowBlock<V> block(rows);
-    const int vectors = static_cast<int>(ceil_div(columns, V::kLanes)), last = static_cast<int>(columns - (vectors - 1) * V::kLanes);
-    for (int64_t i = 0; i < block.panels; ++i)
-      Kernels<V>::packed[block.height(i) - 1][vectors - 1](depth, a + block.offset(i, depth), b, kColumns, c + block.begin(i) * ldc, ldc, last, how);
-  }
-
-  /// One panel of rows against an operand read where it lies.
-  static void direct(int64_t rows, int64_t columns, int64_t depth, const float* a, const float* b, int64_t ldb, float* c, int64_t ldc, Accumulate how) {
-    const int64_t most = int64_t{direct_vectors<V>(static_cast<int>(rows))} * V::kLanes;
-    for (int64_t j = 0; j < columns; j += most) {
-      const int64_t width = std::min(most, columns - j);
-      const int vectors = static_cast<int>(ceil_div(width, V::kLanes)), last = static_cast<int>(width - (vectors - 1) * V::kLanes);
-      Kernels<V>::direct[rows - 1][vectors - 1](depth, a, b + j, ldb, c + j, ldc, last, how);
-    }
-  }
-
- private:
   /// Hands a finished tile on: to C where roles are swapped, to the hole where there is one.
-  void finish(Target from, int64_t batch, int64_t row0, int64_t column0, int64_t rows, int64_t columns, char* area, int worker) const {
+  void hand_on(const Tile& t, int lane, int worker) const {
     if (!p_.tile_scratch && !p_.c_scratch) return;
     if (!p_.swapped) {
-      g_.store(g_.store_context, from.data, from.ld, batch, row0, column0, rows, columns, worker);
+      g_.store(g_.store_context, t.c, t.ldc, t.batch, t.row0, t.column0, t.rows, t.columns, worker);
       return;
     }
-    float* c = g_.store != nullptr ? floats(area, p_.transposed_offset) : g_.c + batch * g_.c_batch_stride + column0 * g_.c_row_stride + row0;
-    const int64_t ld = g_.store != nullptr ? rows : g_.c_row_stride;
-    for (int64_t j = 0; j < columns; ++j)
-      for (int64_t i = 0; i < rows; ++i) c[j * ld + i] = from.data[i * from.ld + j];
-    if (g_.store != nullptr) g_.store(g_.store_context, c, ld, batch, column0, row0, columns, rows, worker);
+    const bool hole = g_.store != nullptr;
+    float* c = hole ? floats(private_area(lane), p_.transposed_offset) : g_.c + t.batch * g_.c_batch_stride + t.column0 * g_.c_row_stride + t.row0;
+    const int64_t ld = hole ? t.rows : g_.c_row_stride;
+    for (int64_t j = 0; j < t.columns; ++j)
+      for (int64_t i = 0; i < t.rows; ++i) c[j * ld + i] = t.c[i * t.ldc + j];
+    if (hole) g_.store(g_.store_context, c, ld, t.batch, t.column0, t.row0, t.columns, t.rows, worker);
   }
 
   const Gemm& g_;
@@ -202,14 +253,14 @@ class Nest {
 /// Products so small that everything fits on the stack; straight to C unless a hole wants the tile.
 template <class V>
 void tiny_item(const Gemm& g, int64_t batch, int worker) {
-  constexpr int64_t kColumns = int64_t{V::kLanes} * kTinyVectors, kElements = 4096;
-  const float* a = g.a.data + batch * g.a.batch_stride;
+  constexpr int64_t kElements = 4096;
   const float* b = g.b.data + batch * g.b.batch_stride;
-  int64_t a_row = g.a.row_stride, a_col = g.a.col_stride, ldb = g.b.row_stride;
-  alignas(64) float a_block[kElements], b_block[kElements + 2 * V::kLanes], tile[kElements];
+  RowBlock a{g.a.data + batch * g.a.batch_stride, g.a.row_stride, g.a.col_stride, false};
+  int64_t ldb = g.b.row_stride;
+  alignas(64) float a_block[kElements], b_block[kElements], tile[kElements];
   if (g.a.hole != nullptr) {
     g.a.hole(g.a.context, a_block, g.k, batch, 0, 0, g.m, g.k, worker);
-    a = a_block, a_row = g.k, a_col = 1;
+    a = {a_block, g.k, 1, false};
   }
   if (g.b.hole != nullptr) {
     g.b.hole(g.b.context, b_block, g.n, batch, 0, 0, g.k, g.n, worker);
@@ -220,13 +271,11 @@ void tiny_item(const Gemm& g, int64_t batch, int worker) {
   }
   float* c = g.store != nullptr ? tile : g.c + batch * g.c_batch_stride;
   const int64_t ldc = g.store != nullptr ? g.n : g.c_row_stride;
-  for (int64_t i = 0; i < g.m; i += kTinyRows) {
-    const int64_t rows = std::min<int64_t>(kTinyRows, g.m - i);
-    for (int64_t j = 0; j < g.n; j += kColumns) {
-      const int64_t width = std::min(kColumns, g.n - j), vectors = ceil_div(width, V::kLanes);
-      Kernels<V>::tiny[rows - 1][vectors - 1](g.k, a + i * a_row, a_row, a_col, b + j, ldb, c + i * ldc + j, ldc,
-                                              static_cast<int>(width - (vectors - 1) * V::kLanes));
-    }
+  const float* rows = a.data;
+  const RowPanels<V> panels(g.m);
+  for (int64_t i = 0; i < panels.count; ++i) {
+    a.data = rows + panels.begin(i) * a.row_stride;
+    direct_columns<V>({panels.height(i), g.k, g.n, c + panels.begin(i) * ldc, ldc, Accumulate::kStore}, a, b, ldb);
   }
   if (g.store != nullptr) g.store(g.store_context, tile, ldc, batch, 0, 0, g.m, g.n, worker);
 }
@@ -247,15 +296,17 @@ template <class V>
 void run_chain(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row_stride, int64_t a_col_stride, const float* b, int64_t b_row_stride,
                int64_t b_col_stride, float* c, int64_t c_row_stride, bool from_zero, void* scratch) {
   constexpr int64_t kColumns = int64_t{V::kLanes} * V::kVectors;
-  const Accumulate how = from_zero ? Accumulate::kStore : Accumulate::kChain;
-  float* packed_b = static_cast<float*>(scratch);   // first, so that it is aligned
-  float* packed_a = packed_b + k * kColumns;
-  pack_rows<V>(Lines{a, a_row_stride, a_col_stride}, 0, 0, m, 0, k, packed_a, nullptr, 0);
-  if (m <= V::kRows && b_col_stride == 1) return Nest<V>::direct(m, n, k, packed_a, b, b_row_stride, c, c_row_stride, how);
+  const bool direct = m <= V::kRows && (b_col_stride == 1 || n == 1);
+  float* packed = static_cast<float*>(scratch);   // first, so that it is aligned
+  const RowBlock rows = prepare_rows<V>(Lines{a, a_row_stride, a_col_stride}, 0, 0, m, 0, k, direct, packed + k * kColumns, 0);
+  Strip strip{m, k, n, c, c_row_stride, from_zero ? Accumulate::kStore : Accumulate::kChain};
+  if (direct) return direct_columns<V>(strip, rows, b, b_row_stride);
+  Lookahead none;
   for (int64_t j = 0; j < n; j += kColumns) {
-    const int64_t valid = std::min(kColumns, n - j);
-    pack_panel<V>(packed_b, kColumns, valid, k, b + j * b_col_stride, b_col_stride, b_row_stride);
-    Nest<V>::columns_of_rows(m, k, packed_a, packed_b, valid, c + j, c_row_stride, how);
+    strip.columns = std::min(kColumns, n - j);
+    strip.c = c + j;
+    pack_panel<V>(packed, kColumns, strip.columns, k, b + j * b_col_stride, b_col_stride, b_row_stride);
+    columns_of_rows<V>(strip, rows, packed, none, 0);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "backend/cpu/gemm/micro_kernel.h"
 #include "backend/cpu/gemm/plan.h"
 
 namespace ws::cpu {
@@ -68,51 +69,96 @@ inline void pack_panel(float* dst, int64_t width, int64_t lines, int64_t depth, 
   else pack_strided(dst, width, lines, depth, src, line_stride, depth_stride);
 }
 
-/// One panel from the operand or from its hole, which writes into the panel itself where the orders agree.
-template <class V>
-inline void pack_panel_of(const Lines& from, int64_t batch, int64_t line0, int64_t lines, int64_t width, int64_t k0, int64_t depth, float* dst,
-                          float* staging, int worker) {
-  if (from.hole == nullptr) {
-    const float* src = from.data + batch * from.batch_stride + line0 * from.line_stride + k0 * from.depth_stride;
-    pack_panel<V>(dst, width, lines, depth, src, from.line_stride, from.depth_stride);
-  } else if (from.depth_major) {
-    if (lines < width) std::memset(dst, 0, static_cast<size_t>(width * depth) * sizeof(float));
-    from.hole(from.context, dst, width, batch, k0, line0, depth, lines, worker);
-  } else {
-    from.hole(from.context, staging, kGemmBlock, batch, line0, k0, lines, depth, worker);
-    pack_panel<V>(dst, width, lines, depth, staging, kGemmBlock, 1);
-  }
-}
-
-/// A block of rows: panels of nearly equal heights, each [depth][height] and followed by a vector of slack.
-template <class V>
+/// A block of rows as the kernels read it.
 struct RowBlock {
-  int64_t rows, panels;
-  explicit RowBlock(int64_t num_rows) : rows(num_rows), panels(ceil_div(num_rows, V::kRows)) {}
-  int64_t begin(int64_t panel) const { return part_begin(rows, panels, panel); }
+  const float* data = nullptr;
+  int64_t row_stride = 0, depth_stride = 0;   // where not packed
+  bool packed = false;
+};
+
+/// The panels of a block of rows: nearly equal heights. Packed, each is [depth][height] and followed by a vector of slack.
+template <class V>
+struct RowPanels {
+  int64_t rows, count;
+  explicit RowPanels(int64_t num_rows) : rows(num_rows), count(ceil_div(num_rows, V::kRows)) {}
+  int64_t begin(int64_t panel) const { return part_begin(rows, count, panel); }
   int64_t height(int64_t panel) const { return begin(panel + 1) - begin(panel); }
   int64_t offset(int64_t panel, int64_t depth) const { return begin(panel) * depth + panel * V::kLanes; }
 };
 
+/// Rows this far apart fall into one set of a 4 KiB wide first-level cache, which holds fewer of them than a panel has.
+inline bool rows_collide(int64_t row_stride, int64_t rows) { return rows > 6 && row_stride != 0 && row_stride % 1024 == 0; }
+
+/// Makes rows row0.. readable by the kernels: where they lie, copied row by row, or packed. `any_strides`: the kernels that follow
+/// take any strides, so only a hole needs memory. `area` holds row_area_floats(rows, depth).
 template <class V>
-void pack_rows(const Lines& from, int64_t batch, int64_t row0, int64_t rows, int64_t k0, int64_t depth, float* dst, float* staging, int worker) {
-  const RowBlock<V> block(rows);
-  if (from.hole == nullptr && from.line_stride == 1) {
-    // A few k at a time over all panels: the operand's lines in memory are read whole.
-    constexpr int64_t kStep = 8;
-    const float* src = from.data + batch * from.batch_stride + row0 + k0 * from.depth_stride;
-    for (int64_t p = 0; p < depth; p += kStep) {
-      const int64_t steps = depth - p < kStep ? depth - p : kStep;
-      for (int64_t i = 0; i < block.panels; ++i) {
-        const int64_t height = block.height(i);
-        pack_adjacent_lines<V>(dst + block.offset(i, depth) + p * height, height, height, steps, src + block.begin(i) + p * from.depth_stride,
-                               from.depth_stride);
+RowBlock prepare_rows(const Lines& from, int64_t batch, int64_t row0, int64_t rows, int64_t k0, int64_t depth, bool any_strides, float* area, int worker) {
+  const int64_t ld = row_area_ld(depth);
+  if (from.hole != nullptr && from.depth_major) {   // roles swapped: one panel, the hole writes [depth][rows]
+    from.hole(from.context, area, rows, batch, k0, row0, depth, rows, worker);
+    return {area, 1, rows, true};
+  }
+  if (from.hole != nullptr) {
+    from.hole(from.context, area, ld, batch, row0, k0, rows, depth, worker);
+    return {area, ld, 1, false};
+  }
+  const float* src = from.data + batch * from.batch_stride + row0 * from.line_stride + k0 * from.depth_stride;
+  if (any_strides || (from.depth_stride == 1 && !rows_collide(from.line_stride, rows))) return {src, from.line_stride, from.depth_stride, false};
+  if (from.depth_stride == 1) {
+    for (int64_t i = 0; i < rows; ++i) std::memcpy(area + i * ld, src + i * from.line_stride, static_cast<size_t>(depth) * sizeof(float));
+    return {area, ld, 1, false};
+  }
+  const RowPanels<V> panels(rows);
+  // A few k at a time over all panels: rows of memory are read whole.
+  constexpr int64_t kStep = 8;
+  for (int64_t p = 0; p < depth; p += kStep) {
+    const int64_t steps = depth - p < kStep ? depth - p : kStep;
+    for (int64_t i = 0; i < panels.count; ++i) {
+      const int64_t height = panels.height(i);
+      pack_panel<V>(area + panels.offset(i, depth) + p * height, height, height, steps, src + panels.begin(i) * from.line_stride + p * from.depth_stride,
+                    from.line_stride, from.depth_stride);
+    }
+  }
+  return {area, 0, 0, true};
+}
+
+/// Packs columns line0.. into panels of `width`, `panel_floats` apart, from the operand or from its hole, which writes into the
+/// panel itself where the orders agree. `staging` holds width x 512 where there is a hole.
+template <class V>
+void pack_columns(const Lines& from, int64_t batch, int64_t line0, int64_t lines, int64_t width, int64_t k0, int64_t depth, float* dst,
+                  int64_t panel_floats, float* staging, int worker) {
+  const auto valid = [&](int64_t at) { return lines - at < width ? lines - at : width; };
+  if (from.hole != nullptr) {
+    for (int64_t at = 0; at < lines; at += width, dst += panel_floats) {
+      if (from.depth_major) {
+        if (valid(at) < width) std::memset(dst, 0, static_cast<size_t>(width * depth) * sizeof(float));
+        from.hole(from.context, dst, width, batch, k0, line0 + at, depth, valid(at), worker);
+      } else {
+        from.hole(from.context, staging, kGemmBlock, batch, line0 + at, k0, valid(at), depth, worker);
+        pack_panel<V>(dst, width, valid(at), depth, staging, kGemmBlock, 1);
       }
     }
     return;
   }
-  for (int64_t i = 0; i < block.panels; ++i)
-    pack_panel_of<V>(from, batch, row0 + block.begin(i), block.height(i), block.height(i), k0, depth, dst + block.offset(i, depth), staging, worker);
+  const float* src = from.data + batch * from.batch_stride + line0 * from.line_stride + k0 * from.depth_stride;
+  const int64_t step = from.line_stride == 1 ? 8 : depth;   // a few k over all panels, as for rows
+  for (int64_t p = 0; p < depth; p += step)
+    for (int64_t at = 0, panel = 0; at < lines; at += width, ++panel)
+      pack_panel<V>(dst + panel * panel_floats + p * width, width, valid(at), depth - p < step ? depth - p : step,
+                    src + at * from.line_stride + p * from.depth_stride, from.line_stride, from.depth_stride);
+}
+
+/// Where lines line0.. of an operand at k0.. lie, for kernels to ask for on the way; `total` becomes the number of cache lines.
+inline Lookahead lookahead_of(const Lines& from, int64_t batch, int64_t line0, int64_t lines, int64_t k0, int64_t depth, int64_t& total) {
+  total = 0;
+  if (from.hole != nullptr || (from.line_stride != 1 && from.depth_stride != 1) || lines <= 0 || depth <= 0) return {};
+  constexpr int64_t kLineFloats = 64 / sizeof(float);
+  const bool adjacent_lines = from.line_stride == 1;
+  const int64_t rows = adjacent_lines ? depth : lines, stride = adjacent_lines ? from.depth_stride : from.line_stride;
+  const int64_t row_lines = (adjacent_lines ? lines : depth) / kLineFloats + 1;   // one more: rows need not start on a line
+  total = rows * row_lines;
+  const float* at = from.data + batch * from.batch_stride + line0 * from.line_stride + k0 * from.depth_stride;
+  return {reinterpret_cast<const char*>(at), row_lines, row_lines, (stride - row_lines * kLineFloats) * int64_t{sizeof(float)}};
 }
 
 }  // namespace

@@ -48,11 +48,9 @@ void lay_out(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
     at = round_up(at + floats * kFloat, kLine);
     return offset;
   };
-  // One vector of slack after each panel of rows: packing stores whole vectors.
-  const int64_t panels = ceil_div(p.max_tile_rows, shape.rows);
-  p.a_offset = take(p.max_tile_rows * depth + panels * shape.lanes);
+  p.a_offset = take(row_area_floats(p.max_tile_rows, depth, shape.rows, shape.lanes));
   p.b_offset = take(p.path == GemmPlan::Path::kPrivate ? shape.columns() * depth : 0);
-  p.staging_offset = take(holes ? std::max<int64_t>(shape.columns(), 2 * shape.rows) * kGemmBlock : 0);
+  p.staging_offset = take(holes ? shape.columns() * kGemmBlock : 0);
   // An odd number of lines a row keeps rows off each other's cache sets.
   p.tile_ld = round_up(p.max_tile_columns, kLine / kFloat);
   if (p.tile_ld / (kLine / kFloat) % 2 == 0) p.tile_ld += kLine / kFloat;
@@ -75,7 +73,7 @@ GemmPlan plan_gemm(const Gemm& g, const MicroShape& shape, int num_threads) {
   p.threads = parallel ? static_cast<int>(std::min<int64_t>(num_threads, multiply_adds(g) / kParallelWork)) : 1;
   if (is_tiny(g)) return p;
 
-  p.swapped = g.n <= kMaxSwappedRows && g.m >= 2 * g.n && g.m >= shape.lanes;
+  p.swapped = g.n <= std::min<int64_t>(kMaxSwappedRows, shape.rows) && g.m >= 2 * g.n && g.m >= shape.lanes;
   p.rows = p.swapped ? g.n : g.m;
   p.columns = p.swapped ? g.m : g.n;
   p.k_blocks = std::max<int64_t>(ceil_div(g.k, kGemmBlock), 1);

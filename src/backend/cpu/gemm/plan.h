@@ -49,4 +49,11 @@ constexpr int64_t part_begin(int64_t size, int64_t parts, int64_t index) { retur
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
+/// Rows copied as they are lie this far apart: an odd number of cache lines, so that they spread over cache sets.
+constexpr int64_t row_area_ld(int64_t depth) { return (ceil_div(depth, 16) | 1) * 16; }
+/// What a block of rows may need: copied, or packed with a vector of slack after each panel.
+constexpr int64_t row_area_floats(int64_t rows, int64_t depth, int64_t panel_rows, int64_t lanes) {
+  return rows * row_area_ld(depth) + ceil_div(rows, panel_rows) * lanes;
+}
+
 }  // namespace ws::cpu
