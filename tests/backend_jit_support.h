@@ -218,7 +218,7 @@ inline int64_t bits_of(float f) { return std::bit_cast<uint32_t>(f); }
 inline void fill_random(Array& a, uint32_t seed, double low = -2, double high = 2, bool specials = false) {
   std::mt19937 random(seed);
   std::uniform_real_distribution<double> uniform(low, high);
-  const double odd[] = {0.0, -0.0, std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), std::nan(""), 1e-38, -3e38, 1.0, -1.0};
+  const double odd[] = {0.0, -0.0, std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), std::nan(""), 1.2e-38, -3e38, 1.0, -1.0};
   for (int64_t i = 0; i < a.size(); ++i) {
     double v = uniform(random);
     if (a.dtype() == DType::boolean) v = static_cast<double>(random() & 1u);

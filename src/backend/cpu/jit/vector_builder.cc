@@ -59,7 +59,8 @@ llvm::Value* VectorScalarBuilder::narrow(const Lanes& lanes, DType dtype) {
   return ir_.CreateTrunc(ir_.CreateLShr(bits, 16), vector_of(ir_.getInt16Ty()));
 }
 
-// To nearest even by adding 0x7fff plus the last kept bit; a NaN keeps its sign and gets its quiet bit instead.
+// To nearest even by adding 0x7fff plus the last kept bit; a NaN keeps its sign and gets its quiet bit instead. A denormal compares
+// equal to zero, as the step reads it, and becomes one.
 Lanes VectorScalarBuilder::round_to_bf16(const Lanes& lanes) {
   if (lanes.is_bf16) return lanes;
   auto word = [&](uint32_t w) { return ConstantInt::get(vector_of(ir_.getInt32Ty()), w); };
@@ -68,7 +69,8 @@ Lanes VectorScalarBuilder::round_to_bf16(const Lanes& lanes) {
   llvm::Value* rounded = ir_.CreateAdd(bits, ir_.CreateAdd(last_kept, word(0x7fff)));
   llvm::Value* quiet = ir_.CreateOr(bits, word(0x400000));
   llvm::Value* picked = ir_.CreateSelect(ir_.CreateFCmpUNO(lanes.value, lanes.value), quiet, rounded);
-  llvm::Value* kept = ir_.CreateAnd(picked, word(0xffff0000u));
+  llvm::Value* is_zero = ir_.CreateFCmpOEQ(lanes.value, llvm::Constant::getNullValue(lanes.value->getType()));
+  llvm::Value* kept = ir_.CreateAnd(picked, ir_.CreateSelect(is_zero, word(0x80000000u), word(0xffff0000u)));
   return {ir_.CreateBitCast(kept, vector_of(ir_.getFloatTy())), DType::f32, true};
 }
 
@@ -156,6 +158,15 @@ S VectorScalarBuilder::select(S condition, S if_true, S if_false) {
   return make(ir_.CreateSelect(get(condition), get(if_true), get(if_false)), if_true.dtype, unwrap(if_true).is_bf16 && unwrap(if_false).is_bf16);
 }
 
+// By the signed conversion, which every instruction set has and which sends NaN to one value.
+llvm::Value* VectorScalarBuilder::float_to_u32(llvm::Value* value, llvm::Type* type) {
+  llvm::Constant* half = ConstantFP::get(value->getType(), 2147483648.0);
+  llvm::Value* upper = ir_.CreateFCmpOGE(value, half);
+  llvm::Value* reduced = ir_.CreateSelect(upper, ir_.CreateFSub(value, half), value);
+  llvm::Value* top_bit = ir_.CreateSelect(upper, ConstantInt::get(type, 0x80000000u), ConstantInt::get(type, 0));
+  return ir_.CreateXor(ir_.CreateFPToSI(reduced, type), top_bit);
+}
+
 Lanes VectorScalarBuilder::convert(const Lanes& a, DType to) {
   llvm::Type* type = vector_of(computing_element(to));
   if (a.dtype == to) return a;
@@ -168,7 +179,8 @@ Lanes VectorScalarBuilder::convert(const Lanes& a, DType to) {
     return {ir_.CreateSelect(a.value, one, llvm::Constant::getNullValue(type)), to};
   }
   if (is_floating(a.dtype) && is_floating(to)) return {to == DType::f64 ? ir_.CreateFPExt(a.value, type) : ir_.CreateFPTrunc(a.value, type), to};
-  if (is_floating(a.dtype)) return {to == DType::i32 ? ir_.CreateFPToSI(a.value, type) : ir_.CreateFPToUI(a.value, type), to};
+  if (to == DType::u32 && is_floating(a.dtype)) return {float_to_u32(a.value, type), to};
+  if (is_floating(a.dtype)) return {ir_.CreateFPToSI(a.value, type), to};
   if (is_floating(to)) return {a.dtype == DType::i32 ? ir_.CreateSIToFP(a.value, type) : ir_.CreateUIToFP(a.value, type), to};
   return {a.value, to};  // i32 and u32 share their bits
 }
