@@ -8,6 +8,7 @@
 #include "ir/graph.h"
 #include "runtime/executable.h"
 #include "support/error.h"
+#include "support/flags.h"
 
 namespace ws {
 namespace {
@@ -236,6 +237,34 @@ TEST(Executable, RandomGraphs) {
     const Graph g = RandomGraph(seed).make();
     expect_right(g, 1e-3);   // products of products amplify rounding; bits between the variants are compared exactly
     if (HasFailure()) return;
+  }
+}
+
+// Every kernel against the reference, with poisoned memory and guards, on the same random graphs.
+TEST(Executable, RandomGraphsUnderVerify) {
+  FlagScope verify("verify", "3"), poison("poison", "1");
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
+    expect_right(RandomGraph(seed).make(), 1e-3);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(Executable, NanCheckNamesTheKernel) {
+  FlagScope nan_check("nan_check", "1");
+  const Graph g = parse(R"(graph main(%0 "x": f32[3]) {
+    %1 = log %0 : f32[3] @head
+    return %1 "y"
+  })");
+  auto e = Executable::compile(g, {});
+  std::vector<float> x = {1, -1, 2}, y(3);
+  void* in[] = {x.data()};
+  void* out[] = {y.data()};
+  try {
+    e->run(in, out);
+    FAIL() << "a NaN went by";
+  } catch (const RuntimeError& error) {
+    EXPECT_NE(std::string(error.what()).find("log @head"), std::string::npos) << error.what();
   }
 }
 

@@ -23,7 +23,8 @@ class DeviceProgram {
   /// `inputs` by graph input, `outputs` by graph output (nullptr where donated), `arena` of plan.arena_bytes.
   /// Allocates nothing and throws nothing. Pointers may change from call to call; unchanged ones cost nothing.
   virtual StepStatus run(void* const* inputs, void* const* outputs, void* arena, Workers& workers) = 0;
-  /// The same, calling `observe(call index, nanoseconds)` after each kernel: profiles, VERIFY, NAN_CHECK, TRACE.
+  /// The same, calling `observe(call index, -1)` before and `observe(call index, nanoseconds)` after each kernel: profiles, VERIFY, NAN_CHECK,
+  /// POISON, TRACE. What `observe` throws passes through.
   using Observe = void (*)(void* context, int call, int64_t ns);
   virtual StepStatus run_observed(void* const* inputs, void* const* outputs, void* arena, Workers& workers, Observe observe, void* context) = 0;
   /// Per-thread scratch held beside the arena, counted as temporaries.

@@ -72,6 +72,8 @@ Graph parse(std::string_view text, std::string_view file_name = "<text>");
 void verify(const Graph& graph);
 /// The double-precision interpreter: runs each op's reference. bf16 and integer results are rounded to their dtype, f32 is not.
 std::vector<RefArray> interpret(const Graph& graph, std::span<const RefArray> inputs);
+/// One node of it.
+std::vector<RefArray> interpret_node(const Graph& graph, const Node& node, std::span<const RefArray> inputs);
 /// The same, keeping every value (by value id): VERIFY=3 compares against these.
 std::vector<RefArray> interpret_all(const Graph& graph, std::span<const RefArray> inputs);
 

@@ -39,9 +39,10 @@ double rounded_to(DType dtype, double x) {
   return x;
 }
 
-void run_node(const Graph& graph, const Node& node, std::vector<RefArray>& values) {
-  std::vector<RefArray> inputs, results(node.results.size());
-  for (Value v : node.inputs) inputs.push_back(values[static_cast<size_t>(v.id)]);
+}  // namespace
+
+std::vector<RefArray> interpret_node(const Graph& graph, const Node& node, std::span<const RefArray> inputs) {
+  std::vector<RefArray> results(node.results.size());
   for (size_t i = 0; i < results.size(); ++i) {
     results[i].type = graph.type_of(node.results[i]);
     results[i].data.assign(static_cast<size_t>(results[i].type.shape.num_elements()), 0.0);
@@ -51,8 +52,17 @@ void run_node(const Graph& graph, const Node& node, std::vector<RefArray>& value
     RefArray& r = results[i];
     WS_ASSERT(r.data.size() == static_cast<size_t>(r.type.shape.num_elements()), "the reference of {} resized its result", node.op->name);
     for (double& x : r.data) x = rounded_to(r.type.dtype, x);
-    values[static_cast<size_t>(node.results[i].id)] = std::move(r);
   }
+  return results;
+}
+
+namespace {
+
+void run_node(const Graph& graph, const Node& node, std::vector<RefArray>& values) {
+  std::vector<RefArray> inputs;
+  for (Value v : node.inputs) inputs.push_back(values[static_cast<size_t>(v.id)]);
+  std::vector<RefArray> results = interpret_node(graph, node, inputs);
+  for (size_t i = 0; i < results.size(); ++i) values[static_cast<size_t>(node.results[i].id)] = std::move(results[i]);
 }
 
 // last_use[v]: the last node that reads v; values die after it unless kept.

@@ -1,5 +1,6 @@
 #include "runtime/executable.h"
 
+#include "runtime/checked_run.h"
 #include "runtime/thread_pool.h"
 #include "support/error.h"
 #include "support/flags.h"
@@ -32,6 +33,18 @@ void add_workspaces(Program& program, const Backend& backend, int num_threads) {
   }
 }
 
+/// DUMP, EXPLAIN=fusion. One-op programs of the loop are left out of explanations: there is nothing to explain.
+void describe(const Executable& e) {
+  if (!flags().dump.empty()) {
+    dump(e.graph().name + ".program.txt", print(e.program()));
+    dump(e.graph().name + ".plan.txt", print(e.program(), e.plan()));
+  }
+  WS_LOG(4, "{}", print(e.program()));
+  if (flags().explain != "fusion" || e.program().calls.size() < 2) return;
+  for (const KernelCall& call : e.program().calls)
+    note("{}{}: {}", call.name, call.path.empty() ? "" : " @" + call.path, call.reason);
+}
+
 }  // namespace
 
 std::unique_ptr<Executable> Executable::compile(const Graph& graph, const ExecutableOptions& options) {
@@ -45,9 +58,12 @@ std::unique_ptr<Executable> Executable::compile(const Graph& graph, const Execut
   how.input_layouts = options.input_layouts;
   auto program = std::make_shared<Program>(schedule(graph, how));
   add_workspaces(*program, backend, options.num_threads);
+  if (flags().poison) add_guards(*program);
   e->plan_ = plan_memory(*program);
   if (flags().verify >= 1) verify_plan(*program, e->plan_);
   e->program_ = program;
+  e->checked_ = CheckedRun::wanted();
+  describe(*e);
   e->device_ = backend.load(program, e->plan_, options.num_threads);
   return e;
 }
@@ -61,6 +77,7 @@ void Executable::ensure_arena() {
 int64_t Executable::temporary_bytes() const { return plan_.arena_bytes + device_->scratch_bytes(); }
 
 void Executable::run(void* const* inputs, void* const* outputs) {
+  if (checked_) [[unlikely]] return run_checked(inputs, outputs);
   ensure_arena();
   StepStatus status;
   {
@@ -76,17 +93,30 @@ void Executable::run(void* const* inputs, void* const* outputs) {
   if (status) throw_check(status);
 }
 
-void Executable::run_observed(void* const* inputs, void* const* outputs, const std::function<void(int, double)>& observe) {
+StepStatus Executable::observe_step(void* const* inputs, void* const* outputs, const std::function<void(int, double)>& observe) {
   ensure_arena();
-  StepStatus status;
   auto pass_on = [](void* context, int call, int64_t ns) {
     (*static_cast<const std::function<void(int, double)>*>(context))(call, static_cast<double>(ns));
   };
-  {
-    FlushDenormals mode;
-    WorkersLease lease(options_.num_threads);
-    status = device_->run_observed(inputs, outputs, arena_, lease.workers(), pass_on, const_cast<std::function<void(int, double)>*>(&observe));
-  }
+  FlushDenormals mode;
+  WorkersLease lease(options_.num_threads);
+  return device_->run_observed(inputs, outputs, arena_, lease.workers(), pass_on, const_cast<std::function<void(int, double)>*>(&observe));
+}
+
+void Executable::run_observed(void* const* inputs, void* const* outputs, const std::function<void(int, double)>& observe) {
+  const StepStatus status = observe_step(inputs, outputs, [&](int call, double ns) {
+    if (ns >= 0) observe(call, ns);
+  });
+  if (status) throw_check(status);
+}
+
+void Executable::run_checked(void* const* inputs, void* const* outputs) {
+  ensure_arena();
+  CheckedRun check(*this, inputs, outputs, static_cast<char*>(arena_));
+  const StepStatus status = observe_step(inputs, outputs, [&](int call, double ns) {
+    if (ns < 0) check.before(call);
+    else check.after(call, ns);
+  });
   if (status) throw_check(status);
 }
 

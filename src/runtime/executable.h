@@ -27,7 +27,7 @@ class Executable {
   /// donated. Allocates nothing (the arena is allocated at the first run). Throws RuntimeError for a check that fired: then no
   /// donated input has been written.
   void run(void* const* inputs, void* const* outputs);
-  /// The same on one kernel after the other, calling observe(call, nanoseconds).
+  /// The same on one kernel after the other, calling observe(call, nanoseconds) after each.
   void run_observed(void* const* inputs, void* const* outputs, const std::function<void(int, double)>& observe);
 
   const Graph& graph() const { return graph_; }
@@ -40,6 +40,8 @@ class Executable {
  private:
   Executable() = default;
   void ensure_arena();
+  StepStatus observe_step(void* const* inputs, void* const* outputs, const std::function<void(int, double)>& observe);
+  void run_checked(void* const* inputs, void* const* outputs);
   [[noreturn]] void throw_check(const StepStatus& status) const;
   Graph graph_;
   ExecutableOptions options_;
@@ -48,6 +50,7 @@ class Executable {
   std::unique_ptr<DeviceProgram> device_;
   Workers* workers_ = nullptr;
   void* arena_ = nullptr;
+  bool checked_ = false;   // a debug flag asks for a look at every kernel
 };
 
 }  // namespace ws

@@ -38,6 +38,7 @@ class Orderer {
     ProgramBuffer waiting = program_.buffers[at(output)];
     waiting.role = ProgramBuffer::Role::kTemporary;
     waiting.name += ".new";
+    program_.buffers[at(output)].value = {};
     const int temporary = add_buffer(waiting);
     redirect(output, temporary);
     KernelCall copy;

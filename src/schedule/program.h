@@ -28,6 +28,7 @@ struct ProgramBuffer {
   int64_t num_elements = 0;
   int index = -1;           // which graph input or output
   int alias_of = -1;        // a donated output lives in this input buffer
+  Value value;              // of the graph that it holds, row-major; Value{}: blocks of a sum, copies, workspaces
   std::string name;         // of the value, for maps and messages
   int64_t num_bytes() const { return num_elements * static_cast<int64_t>(size_of(dtype)); }
 };

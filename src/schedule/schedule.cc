@@ -54,6 +54,7 @@ class Lowerer {
       const Type& t = graph_.type_of(in.value);
       const int b = add_buffer(ProgramBuffer::Role::kInput, t.dtype, t.shape.num_elements(), in.name, static_cast<int>(i));
       buffer_of_value_[at(in.value.id)] = b;
+      program_.buffers[at(b)].value = in.value;
       program_.input_buffers.push_back(b);
     }
   }
@@ -71,8 +72,12 @@ class Lowerer {
       program_.output_types.push_back(t);
       const int p = graph_.producer_of(out.value);
       const bool computed = p >= 0 && views_.is_base(out.value) && !is_scalar_constant(graph_, views_, out.value);
-      if (computed && buffer_of_value_[at(out.value.id)] < 0) buffer_of_value_[at(out.value.id)] = b;
-      else copied_outputs_.push_back(static_cast<int>(i));
+      if (computed && buffer_of_value_[at(out.value.id)] < 0) {
+        buffer_of_value_[at(out.value.id)] = b;
+        program_.buffers[at(b)].value = out.value;
+      } else {
+        copied_outputs_.push_back(static_cast<int>(i));
+      }
       if (out.donates_input >= 0 && !is_unchanged(out)) donations_.push_back({b, program_.input_buffers[at(out.donates_input)]});
       if (out.donates_input >= 0 && is_unchanged(out)) program_.buffers[at(b)].alias_of = program_.input_buffers[at(out.donates_input)];
     }
@@ -86,6 +91,7 @@ class Lowerer {
       const Type& t = graph_.type_of(base);
       const int p = graph_.producer_of(base);
       b = add_buffer(ProgramBuffer::Role::kTemporary, t.dtype, t.shape.num_elements(), fmt::format("%{} {}", base.id, p >= 0 ? node(p).op->name : "input"));
+      program_.buffers[at(b)].value = base;
       if (is_scalar_constant(graph_, views_, base)) fill(b, t.dtype, 1, node(p).attrs.number("value"));
     }
     return b;

@@ -78,6 +78,7 @@ class CpuProgram final : public DeviceProgram {
     bind(inputs, outputs, arena);
     RunContext context{workers, scratch_, scratch_stride_, {}};
     for (size_t i = 0; i < launches_.size(); ++i) {
+      observe(observer, static_cast<int>(i), -1);
       const auto begin = std::chrono::steady_clock::now();
       launches_[i]->run(context);
       const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count();

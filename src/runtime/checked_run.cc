@@ -1,0 +1,203 @@
+#include "runtime/checked_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "support/error.h"
+#include "support/flags.h"
+#include "support/trace.h"
+
+namespace ws {
+namespace {
+
+constexpr int64_t kGuardBytes = 64;
+constexpr uint32_t kGuardWord = 0x7fc0dead;   // a NaN of our own, seen as such by NAN_CHECK too
+
+size_t at(int i) { return static_cast<size_t>(i); }
+
+double element(const char* data, DType dtype, int64_t i) {
+  auto load = [&]<class T>(T) {
+    T x;
+    std::memcpy(&x, data + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    return x;
+  };
+  switch (dtype) {
+    case DType::f32: return static_cast<double>(load(float{}));
+    case DType::f64: return load(double{});
+    case DType::i32: return load(int32_t{});
+    case DType::u32: return load(uint32_t{});
+    case DType::boolean: return load(uint8_t{}) != 0 ? 1 : 0;
+    case DType::bf16: {
+      const uint32_t bits = static_cast<uint32_t>(load(uint16_t{})) << 16;
+      float f;
+      std::memcpy(&f, &bits, 4);
+      return static_cast<double>(f);
+    }
+  }
+  return 0;
+}
+
+double largest_finite(const RefArray& a) {
+  double largest = 0;
+  for (double x : a.data)
+    if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
+  return largest;
+}
+
+std::string title(const KernelCall& call) { return call.path.empty() ? call.name : call.name + " @" + call.path; }
+
+}  // namespace
+
+void add_guards(Program& program) {
+  for (ProgramBuffer& b : program.buffers)
+    if (b.role == ProgramBuffer::Role::kTemporary) b.num_elements += kGuardBytes / static_cast<int64_t>(size_of(b.dtype));
+}
+
+bool CheckedRun::wanted() { return flags().verify >= 3 || flags().nan_check || flags().poison || tracing(); }
+
+CheckedRun::CheckedRun(const Executable& executable, void* const* inputs, void* const* outputs, char* arena)
+    : executable_(executable), inputs_(inputs), outputs_(outputs), arena_(arena) {
+  const Program& p = executable.program();
+  buffer_of_value_.assign(at(executable.graph().num_values()), -1);
+  for (size_t b = 0; b < p.buffers.size(); ++b)
+    if (p.buffers[b].value) buffer_of_value_[at(p.buffers[b].value.id)] = static_cast<int>(b);
+  find_lifetimes();
+  if (flags().poison)
+    for (size_t b = 0; b < p.buffers.size(); ++b) poison(static_cast<int>(b));
+}
+
+void CheckedRun::find_lifetimes() {
+  const Program& p = executable_.program();
+  last_use_.assign(p.buffers.size(), -1);
+  for (size_t c = 0; c < p.calls.size(); ++c)
+    for (const auto* list : {&p.calls[c].reads, &p.calls[c].writes})
+      for (int b : *list) last_use_[at(b)] = static_cast<int>(c);
+  for (size_t b = p.buffers.size(); b-- > 0;)   // memory taken over in place lives on
+    for (int host = executable_.plan().shares_with[b]; host >= 0; host = executable_.plan().shares_with[at(host)])
+      last_use_[at(host)] = std::max(last_use_[at(host)], last_use_[b]);
+}
+
+char* CheckedRun::address(int buffer) const {
+  const ProgramBuffer& b = executable_.program().buffers[at(buffer)];
+  if (b.alias_of >= 0) return address(b.alias_of);
+  if (b.role == ProgramBuffer::Role::kInput) return static_cast<char*>(inputs_[at(b.index)]);
+  if (b.role == ProgramBuffer::Role::kOutput) return static_cast<char*>(outputs_[at(b.index)]);
+  const int64_t offset = executable_.plan().offsets[at(buffer)];
+  return offset < 0 ? nullptr : arena_ + offset;
+}
+
+RefArray CheckedRun::read(int buffer) const {
+  const ProgramBuffer& b = executable_.program().buffers[at(buffer)];
+  RefArray r{executable_.graph().type_of(b.value), {}};
+  r.data.resize(at(static_cast<int>(r.type.shape.num_elements())));
+  for (size_t i = 0; i < r.data.size(); ++i) r.data[i] = element(address(buffer), b.dtype, static_cast<int64_t>(i));
+  return r;
+}
+
+void CheckedRun::poison(int buffer) const {
+  const ProgramBuffer& b = executable_.program().buffers[at(buffer)];
+  if (b.role != ProgramBuffer::Role::kTemporary || executable_.plan().offsets[at(buffer)] < 0) return;
+  char* memory = address(buffer);
+  for (int64_t i = 0; i + 4 <= b.num_bytes(); i += 4) std::memcpy(memory + i, &kGuardWord, 4);
+}
+
+void CheckedRun::check_guards(int call) const {
+  const Program& p = executable_.program();
+  for (int b : call_at(call).writes) {
+    const ProgramBuffer& buffer = p.buffers[at(b)];
+    if (buffer.role != ProgramBuffer::Role::kTemporary || executable_.plan().offsets[at(b)] < 0) continue;
+    const int host = executable_.plan().shares_with[at(b)];
+    if (host >= 0 && p.buffers[at(host)].num_bytes() != buffer.num_bytes()) continue;   // its end lies inside the host's old data
+    const char* guard = address(b) + buffer.num_bytes() - kGuardBytes;
+    for (int64_t i = 0; i + 4 <= kGuardBytes; i += 4)
+      WS_ASSERT(std::memcmp(guard + i, &kGuardWord, 4) == 0, "kernel {} wrote past the end of {}", title(call_at(call)), buffer.name);
+  }
+}
+
+void CheckedRun::check_finite(int call) const {
+  for (int b : call_at(call).writes) {
+    const ProgramBuffer& buffer = executable_.program().buffers[at(b)];
+    if (!buffer.value || !is_floating(buffer.dtype)) continue;
+    const int64_t n = executable_.graph().type_of(buffer.value).shape.num_elements();
+    for (int64_t i = 0; i < n; ++i)
+      if (const double x = element(address(b), buffer.dtype, i); !std::isfinite(x))
+        fail_at_run("NAN_CHECK: kernel {} wrote {} at element {} of {}", title(call_at(call)), x, i, buffer.name);
+  }
+}
+
+/// A value as the reference sees it: read from memory where it lies there now, else computed from its inputs.
+const RefArray& CheckedRun::value(Value v) {
+  if (auto it = known_.find(v.id); it != known_.end()) return it->second;
+  if (auto it = expected_.find(v.id); it != expected_.end()) return it->second;
+  const Graph& g = executable_.graph();
+  const int p = g.producer_of(v), b = buffer_of_value_[at(v.id)];
+  if (p < 0) return known_[v.id] = read(b);
+  const Node& node = g.nodes()[at(p)];
+  std::vector<RefArray> inputs;
+  for (Value in : node.inputs) {
+    const int place = buffer_of_value_[at(in.id)];
+    const bool lies_there = place >= 0 && std::find(written_before_.begin(), written_before_.end(), place) != written_before_.end();
+    inputs.push_back(lies_there && known_.count(in.id) == 0 ? known_[in.id] = read(place) : value(in));
+  }
+  std::vector<RefArray> results = interpret_node(g, node, inputs);
+  for (size_t i = 0; i < results.size(); ++i) known_[node.results[i].id] = std::move(results[i]);
+  return known_[v.id];
+}
+
+void CheckedRun::before(int call) {
+  if (flags().verify < 3) return;
+  known_.clear();
+  const Graph& g = executable_.graph();
+  for (int n : call_at(call).nodes)
+    for (Value r : g.nodes()[at(n)].results) {
+      // The second phase of a sum no longer has its inputs: the first has left what to expect.
+      if (expected_.count(r.id) != 0) continue;
+      RefArray wanted = value(r);
+      expected_[r.id] = std::move(wanted);
+    }
+}
+
+void CheckedRun::compare(int call) {
+  double largest_input = 0;
+  for (const auto& [id, array] : known_) largest_input = std::max(largest_input, largest_finite(array));
+  for (int b : call_at(call).writes) {
+    const Value v = executable_.program().buffers[at(b)].value;
+    if (!v || expected_.count(v.id) == 0) continue;
+    const RefArray& want = expected_[v.id];
+    const RefArray got = read(b);
+    // Sums may cancel: errors are judged by the size of what went in, too.
+    const double tolerance = 2e-4 * largest_finite(want) + 1e-5 * largest_input + 1e-6;
+    for (size_t i = 0; i < want.data.size(); ++i) {
+      const double w = want.data[i], x = got.data[i];
+      const bool same = w == x || (std::isnan(w) && std::isnan(x)) || std::abs(w - x) <= tolerance;
+      WS_ASSERT(same, "VERIFY: kernel {} wrote {} where the reference has {}, element {} of %{}", title(call_at(call)), x, w, i, v.id);
+    }
+  }
+  for (int b : call_at(call).writes) written_before_.push_back(b);
+  for (auto it = expected_.begin(); it != expected_.end();)
+    it = writes_value(call, it->first) ? expected_.erase(it) : std::next(it);
+}
+
+bool CheckedRun::writes_value(int call, int value) const {
+  const auto& writes = call_at(call).writes;
+  return std::find(writes.begin(), writes.end(), buffer_of_value_[at(value)]) != writes.end();
+}
+
+void CheckedRun::after(int call, double ns) {
+  if (flags().verify >= 3) compare(call);
+  if (flags().nan_check) check_finite(call);
+  if (flags().poison) {
+    check_guards(call);
+    const Program& p = executable_.program();
+    for (size_t b = 0; b < p.buffers.size(); ++b)
+      if (last_use_[b] == call && executable_.plan().shares_with[b] < 0) poison(static_cast<int>(b));
+  }
+  if (tracing()) {
+    const int64_t end = trace_now_ns();
+    const KernelCall& k = call_at(call);
+    trace_event(title(k), "kernel", end - static_cast<int64_t>(ns), end, fmt::format("\"flops\": {}, \"bytes\": {}", k.cost.flops, k.cost.bytes));
+  }
+}
+
+}  // namespace ws
