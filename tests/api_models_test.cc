@@ -2,7 +2,6 @@
 #include <cmath>
 
 #include "api/model_from_json.h"
-#include "api/reference_parameters.h"
 #include "api_util.h"
 
 namespace ws::testing {
@@ -130,31 +129,6 @@ TEST(ModelFromJson, SequentialWords) {
   EXPECT_EQ(model_from_json(json(R"({"type": "mlp", "sizes": [4, 5, 2]})"))->num_parameters(), 25 + 12);
   auto gpt = model_from_json(json(R"({"type": "gpt", "num_hiddens": 16, "num_heads": 2, "num_blks": 1})"));
   EXPECT_EQ(gpt->find("blocks.0.attention.qkv.weight").value().shape(), (Shape{16, 48}));
-}
-
-TEST(ReferenceParameters, PackingAndNames) {
-  Json block = json(R"({"model": {"type": "sequential", "layers": [{"type": "transformer_block", "d_model": 2, "n_heads": 1, "d_ff": 3,
-    "param_order": ["W_Q", "W_K", "W_V", "W_O", "ln1.gain", "ln1.bias", "ln2.gain", "ln2.bias", "ffn1.W", "ffn1.b", "ffn2.W", "ffn2.b"]}]},
-    "params": [["0.B.0", [2, 2]], ["0.B.1", [2, 2]], ["0.B.2", [2, 2]], ["0.B.3", [2, 2]], ["0.B.4", [2]], ["0.B.5", [2]], ["0.B.6", [2]],
-               ["0.B.7", [2]], ["0.B.8", [2, 3]], ["0.B.9", [3]], ["0.B.10", [3, 2]], ["0.B.11", [2]]]})");
-  auto model = model_from_json(block.at("model"));
-  auto matched = match_reference_parameters(*model, block);
-  float next = 0;
-  load_reference_parameters(matched, [&](const std::string& name) {
-    for (const Json& entry : block.at("params"))
-      if (entry.at(0) == name) {
-        Shape shape(entry.at(1).get<std::vector<int64_t>>());
-        std::vector<float> values(static_cast<size_t>(shape.num_elements()));
-        for (float& v : values) v = next++;
-        return floats(values, shape);
-      }
-    throw Error("no tensor " + name);
-  });
-  expect_near(model->find("0.attention.qkv.weight"), {0, 1, 4, 5, 8, 9, 2, 3, 6, 7, 10, 11});
-  expect_near(reference_value(matched[1]), {4, 5, 6, 7});
-  expect_near(model->find("0.norm2.bias"), {22, 23});
-  block["params"][8][1] = {3, 2};
-  EXPECT_TRUE(mentions(error_of([&] { match_reference_parameters(*model, block); }), {"0.B.8", "[3, 2]", "[2, 3]"}));
 }
 
 }  // namespace
