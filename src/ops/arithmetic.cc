@@ -35,6 +35,7 @@ const OpDef& mul_op() {
       .emit = [](ScalarBuilder& b, S x, S y) { return b.mul(x, y); },
       .vjp_x = [](Builder& b, Value, Value y, Value, Value g) { return b.mul(g, y); },
       .vjp_y = [](Builder& b, Value x, Value, Value, Value g) { return b.mul(g, x); },
+      .wrapping = [](uint32_t a, uint32_t b) { return a * b; },
   });
   return def;
 }
@@ -66,7 +67,7 @@ const OpDef& neg_op() {
 const OpDef& square_op() {
   static const OpDef def = unary({
       .name = "square",
-      .accepts = kNumbers,
+      .accepts = kFloats,
       .reference = [](double x) { return x * x; },
       .emit = [](ScalarBuilder& b, S x) { return b.mul(x, x); },
       .vjp = [](Builder& b, Value x, Value, Value g) { return b.mul(g, b.add(x, x)); },

@@ -49,14 +49,14 @@ S emit_sigmoid(ScalarBuilder& b, S x) {
   return b.div(one, b.add(b.fma(b.mul(e.r, e.q), e.power, one), e.power));
 }
 
-// x + x^3 p(x^2) near 0; 1 - 2 / (exp(2|x|) + 1), which reaches 1 by itself, elsewhere.
+// |x| + |x|^3 p(x^2) near 0; 1 - 2 / (exp(2|x|) + 1), which reaches 1 by itself, elsewhere.
 S emit_tanh(ScalarBuilder& b, S x) {
-  const S one = f32(b, 1), magnitude = b.abs(x), u = b.mul(x, x);
+  const S one = f32(b, 1), magnitude = b.abs(x), u = b.mul(magnitude, magnitude);
   const S p = horner(b, u, {-0x1.55553ep-2, 0x1.1109bep-3, -0x1.b89abap-5, 0x1.54c3c2p-6, -0x1.828776p-8});
-  const S near = b.fma(b.mul(x, u), p, x);
+  const S near = b.fma(b.mul(magnitude, u), p, magnitude);
   const ExpParts e = exp_parts_nearest(b, at_most(b, b.add(magnitude, magnitude), 40));
   const S far = b.sub(one, b.div(f32(b, 2), b.fma(b.mul(e.r, e.q), e.power, b.add(e.power, one))));
-  return b.select(b.lt(magnitude, f32(b, 0.6)), near, b.copysign(far, x));
+  return b.copysign(b.select(b.lt(magnitude, f32(b, 0.6)), near, far), x);
 }
 
 // x + x p(x^2) near 0; 1 - exp(log erfc |x|), the logarithm a polynomial, elsewhere. Beyond 4 the result is 1.

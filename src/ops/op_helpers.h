@@ -60,6 +60,7 @@ struct Binary {
   Value (*vjp_y)(Builder& b, Value x, Value y, Value result, Value grad);
   std::vector<TestDomain> domain = {TestDomain{}};
   bool gives_bool = false;
+  uint32_t (*wrapping)(uint32_t a, uint32_t b) = nullptr;        // the reference of integers, where doubles cannot hold the result
 };
 OpDef binary(const Binary& u);
 
