@@ -7,6 +7,7 @@
 #include "command.h"
 #include "io/checkpoint.h"
 #include "io/corpus.h"
+#include "model_state.h"
 #include "support/error.h"
 #include "support/flags.h"
 #include "wholestep/wholestep.h"
@@ -53,9 +54,7 @@ int generate(const GenerateOptions& o) {
                                               json_at(words, "symbols", where).get<std::vector<std::string>>());
   auto block = json_get<int64_t>(config, "block", where);
   auto model = model_from_json(json_at(config, "model", where), Key(0), where);
-  NamedVariables variables = model->named_parameters();
-  for (const Variable& buffer : model->buffers()) variables.emplace_back(buffer.name(), buffer);
-  load_checkpoint_model(folder, variables);
+  load_checkpoint_model(folder, model_state(*model));
   model->eval();
 
   std::vector<int32_t> tokens = vocabulary.encode(o.prompt);

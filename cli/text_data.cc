@@ -26,6 +26,12 @@ Corpus open_text(const std::string& path, Vocabulary vocabulary, int64_t block) 
   return make_corpus(path, file.text(), block, std::move(vocabulary));
 }
 
+Json text_config(const Corpus& corpus, int64_t block) {
+  const std::vector<std::string>& all = corpus.vocabulary.symbols();
+  std::vector<std::string> symbols(all.begin() + 1, all.end());  // without the unknown one
+  return {{"vocabulary", {{"kind", corpus.vocabulary.kind_name()}, {"symbols", symbols}}}, {"block", block}};
+}
+
 Samples WindowSampler::gather(std::span<const int64_t> starts) const {
   auto rows = static_cast<int64_t>(starts.size());
   std::vector<int32_t> x(starts.size() * static_cast<size_t>(windows_.block())), y(x.size());

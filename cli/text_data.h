@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "io/corpus.h"
+#include "support/json.h"
 #include "wholestep/random.h"
 #include "workload.h"
 
@@ -14,6 +15,9 @@ namespace ws::cli {
 Corpus open_text(const std::string& path, const std::string& vocab, int64_t block);
 /// The same text read with the vocabulary of a checkpoint.
 Corpus open_text(const std::string& path, Vocabulary vocabulary, int64_t block);
+
+/// What a checkpoint keeps of a text: its vocabulary and the length of its windows.
+Json text_config(const Corpus& corpus, int64_t block);
 
 class WindowSampler {
  public:

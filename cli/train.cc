@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
-#include <set>
 
 #include "api/json_config.h"
 #include "api/model_from_json.h"
@@ -11,6 +10,7 @@
 #include "io/checkpoint.h"
 #include "io/file.h"
 #include "io/metrics.h"
+#include "model_state.h"
 #include "support/error.h"
 #include "support/flags.h"
 #include "support/interrupt.h"
@@ -51,9 +51,7 @@ Source text_source(const TrainOptions& o, int64_t batch, int64_t seq, const Corp
   s.items_per_step = static_cast<double>(batch * seq);
   s.steps_per_epoch = std::max(1.0, static_cast<double>(corpus.num_train) / s.items_per_step);
   s.item = "tokens";
-  Json symbols = Json::array();
-  for (size_t i = 1; i < corpus.vocabulary.symbols().size(); ++i) symbols.push_back(corpus.vocabulary.symbols()[i]);
-  s.config = {{"vocabulary", {{"kind", corpus.vocabulary.kind_name()}, {"symbols", symbols}}}, {"block", seq}};
+  s.config = text_config(corpus, seq);
   return s;
 }
 
@@ -90,24 +88,6 @@ Source tensor_source(const TrainOptions& o, int64_t batch) {
   s.items_per_step = static_cast<double>(batch);
   s.item = "samples";
   return s;
-}
-
-NamedVariables named_state(const Stateful& object) {
-  std::vector<Variable> list;
-  object.collect_state(list);
-  NamedVariables named;
-  std::set<std::string> seen;
-  for (const Variable& v : list) {
-    if (!seen.insert(v.name()).second) fail("two parts of the state are named \"{}\"", v.name());
-    named.emplace_back(v.name(), v);
-  }
-  return named;
-}
-
-NamedVariables named_state(const Module& model) {
-  NamedVariables named = model.named_parameters();
-  for (const Variable& buffer : model.buffers()) named.emplace_back(buffer.name(), buffer);
-  return named;
 }
 
 class Run {
@@ -196,14 +176,13 @@ class Run {
 
   void save() const {
     if (o_.out.empty()) return;
-    save_checkpoint(o_.out + "/checkpoint",
-                    {config_, state(), named_state(*model_), named_state(static_cast<const Stateful&>(*optimizer_))});
+    save_checkpoint(o_.out + "/checkpoint", {config_, state(), model_state(*model_), optimizer_state(*optimizer_)});
   }
 
   void restore() {
     std::string folder = find_checkpoint(o_.out);
-    load_checkpoint_model(folder, named_state(*model_));
-    load_checkpoint_optimizer(folder, named_state(static_cast<const Stateful&>(*optimizer_)));
+    load_checkpoint_model(folder, model_state(*model_));
+    load_checkpoint_optimizer(folder, optimizer_state(*optimizer_));
     Json state = load_checkpoint_state(folder);
     step_ = json_get<int64_t>(state, "step", folder + "/state.json");
     if (json_get<int64_t>(state, "seed", folder + "/state.json") != static_cast<int64_t>(o_.seed))

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# The commands that scripts depend on: options, JSON keys, files, resuming, Ctrl-C.
+set -euo pipefail
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export XDG_CACHE_HOME=$work/cache
+fail() { echo "$*"; exit 1; }
+
+# field FILE KEY: the value of a key in the last line's JSON object (numbers, words and booleans at the top level).
+field() { tail -n 1 "$1" | grep -oE "\"$2\":(\"[^\"]*\"|[^,}]*)" | head -n 1 | cut -d: -f2- | tr -d '"'; }
+below() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a + 0 <= b + 0) }'; }
+
+# bench: every promised key, in both modes.
+for mode in loop compiled; do
+  "$WS" bench --model tiny --mode $mode --steps 200 --warmup 1 --json >bench.$mode
+  for key in median_ms min_ms steps_per_s tokens_per_s compile_ms planned_temp_bytes peak_rss_bytes flops loss_first loss_last isa threads; do
+    [ -n "$(field bench.$mode $key)" ] || fail "bench --mode $mode lacks $key: $(cat bench.$mode)"
+  done
+done
+[ "$(field bench.loop loss_first)" = "$(field bench.compiled loss_first)" ] || fail "bench: loop and compiled start from different losses"
+
+# parity: all bits, with clipping and a schedule, on two threads.
+"$WS" parity --model tiny --optimizer adamw --clip 0.5 --schedule cosine --steps 20 --threads 2 --json >parity
+[ "$(field parity bit_identical)" = true ] || fail "parity: $(cat parity)"
+grep -q '"relative_difference":{"1":0' parity || fail "parity lacks relative_difference: $(cat parity)"
+"$WS" parity --model gpt --width 32 --blocks 1 --seq 16 --batch 2 --steps 4 --threads 2 --json >parity
+[ "$(field parity bit_identical)" = true ] || fail "parity of gpt: $(cat parity)"
+
+# reference: recorded runs of other systems, both modes.
+for case in mlp_sgd mlp_nesterov mlp_classifier encoder_sgd encoder_adam_causal gpt_rope_swiglu gpt_learned_gelu_layer; do
+  for mode in loop compiled; do
+    "$WS" reference "$WS_SOURCE/tests/reference/$case.json" --mode $mode --json >reference
+    below "$(field reference max_relative_loss_difference)" 2e-5 || fail "reference $case $mode: $(cat reference)"
+  done
+done
+
+# train, resume, generate. 12 steps at once and 6 + 6 end in the same bytes.
+printf 'In the beginning was the word, and the word was with all of them. %.0s' $(seq 40) >text.txt
+options=(--data text.txt --seq 16 --width 32 --blocks 1 --batch 4 --clip 1)
+"$WS" train "${options[@]}" --steps 12 --out whole --json >train 2>progress
+[ "$(field train steps)" = 12 ] || fail "train: $(cat train)"
+[ "$(wc -l <whole/metrics.jsonl)" -ge 12 ] || fail "metrics.jsonl has $(wc -l <whole/metrics.jsonl) lines"
+"$WS" train "${options[@]}" --steps 6 --out parts --json >train 2>progress
+"$WS" train "${options[@]}" --steps 12 --out parts --resume --json >train 2>progress
+cmp whole/checkpoint/model.safetensors parts/checkpoint/model.safetensors || fail "a resumed run ends elsewhere"
+cmp whole/checkpoint/optimizer.safetensors parts/checkpoint/optimizer.safetensors || fail "a resumed run's optimizer ends elsewhere"
+"$WS" generate --checkpoint whole --prompt "in the " --tokens 30 --seed 3 >said
+"$WS" generate --checkpoint whole/checkpoint --prompt "in the " --tokens 30 --seed 3 --threads 1 >again
+cmp said again || fail "generate depends on threads"
+[ "$(head -c 7 said)" = "in the " ] && [ "$(wc -c <said)" -ge 38 ] || fail "generate wrote: $(cat said)"
+
+# Ctrl-C: what was done is saved.
+"$WS" train "${options[@]}" --steps 10000000 --out cut --json >train 2>progress &
+pid=$!
+for _ in $(seq 100); do [ -s cut/metrics.jsonl ] && break; sleep 0.1; done
+kill -INT $pid
+code=0; wait $pid || code=$?
+[ $code = 130 ] || fail "after Ctrl-C train exits with $code"
+[ -f cut/checkpoint/model.safetensors ] || fail "Ctrl-C left no checkpoint"
+[ "$(find cut -name '*.tmp*' | wc -l)" = 0 ] || fail "Ctrl-C left $(find cut -name '*.tmp*')"
+
+# inspect and ladder.
+"$WS" inspect --model tiny --show all >inspect
+grep -q . inspect || fail "inspect printed nothing"
+"$WS" ladder --text text.txt --seq 16 --steps 30 --rounds 1 --out climbed --json >ladder 2>progress
+grep -q '"rung":"R1"' ladder && [ "$(field ladder logits_bit_identical)" = true ] && [ "$(field ladder losses_bit_identical)" = true ] ||
+  fail "ladder: $(cat ladder)"
+[ -f climbed/ladder.json ] && [ -f climbed/checkpoint/config.json ] || fail "ladder --out wrote $(ls climbed)"

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Bad input to the command line: one clear line on stderr, the right exit code, nothing half written.
+set -uo pipefail
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export XDG_CACHE_HOME=$work/cache
+bad=0
+
+# refuses CODE TEXT ARGS...: exits with CODE, stdout empty, stderr one line that holds TEXT.
+refuses() {
+  local code=$1 text=$2 got
+  shift 2
+  timeout 120 "$WS" "$@" >out 2>err
+  got=$?
+  if [ "$got" != "$code" ] || [ -s out ] || [ "$(wc -l <err)" != 1 ] || ! grep -qF -- "$text" err; then
+    printf 'wholestep %s\n  expected exit %s and one line with: %s\n  got exit %s and: %s\n' "$*" "$code" "$text" "$got" "$(cat out err)"
+    bad=1
+  fi
+}
+
+printf 'abc' >short.txt
+printf 'ab\0cd\377\376' >binary.bin
+printf 'graph' >broken.ir
+printf '{"type": "gpt", "num_hiddens": 30}' >heads.json
+printf '{"type": "gpt", "num_hiddens": }' >broken.json
+printf '{"type": "quantum"}' >unknown.json
+printf '12345678' >junk.safetensors
+
+refuses 2 "--speed" bench --model mlp --speed 3
+refuses 2 "--model" bench
+refuses 2 "frobnicate" frobnicate
+refuses 1 "unknown model 'resnet'" bench --model resnet
+refuses 1 "--mode must be loop or compiled" bench --model tiny --mode fast
+refuses 1 "--batch must be at least 1, not -4" bench --model tiny --batch -4
+refuses 1 "--threads must be a whole number from 0 to 1024" bench --model tiny --threads many
+refuses 1 "not divisible by 8 heads" bench --model gpt --width 30 --batch 1 --seq 8
+refuses 1 "unknown optimizer 'sdg'" parity --model tiny --optimizer sdg
+refuses 1 "--steps must be at least 1, not 0" parity --model tiny --steps 0
+refuses 1 "clip_norm" parity --model tiny --clip 0 --steps 2
+refuses 1 "unknown schedule 'linear'" parity --model tiny --schedule linear --steps 2
+refuses 1 "short.txt is too short: it has 3 symbols, a window of block 8 needs 9" train --data short.txt --seq 8 --out run
+refuses 1 "binary.bin is not a text in UTF-8: byte 2 is 0x00" train --data binary.bin --seq 4 --out run
+refuses 1 "cannot read missing.txt" train --data missing.txt --out run
+refuses 1 "cannot read missing.json" train --data short.txt --seq 2 --model missing.json --out run
+refuses 1 "broken.json: line 1, column 32" train --data short.txt --seq 2 --model broken.json --out run
+refuses 1 "unknown model \"quantum\"" train --data short.txt --seq 2 --model unknown.json --out run
+refuses 1 "not divisible by 8 heads" train --data short.txt --seq 2 --model heads.json --out run
+refuses 1 "junk.safetensors" train --data junk.safetensors --out run
+refuses 1 "--batch must be at least 1, not -1" train --data short.txt --seq 2 --batch -1 --out run
+refuses 1 "holds no checkpoint" train --data short.txt --seq 2 --resume --out run
+refuses 1 "holds no checkpoint" generate --checkpoint nowhere
+refuses 1 "cannot read missing.ir" eval missing.ir
+refuses 1 "broken.ir:1:" eval broken.ir
+refuses 1 "cannot read missing.json" reference missing.json
+refuses 1 "unknown rung 'R9'" ladder --rungs R0,R9
+refuses 1 "--preset must be quick or book" ladder --preset slow
+[ ! -e run ] || { echo "a refused command left $(find run)"; bad=1; }
+
+WHOLESTEP_DEBUG=9 "$WS" bench --model tiny >out 2>err
+[ $? = 1 ] && grep -qF "WHOLESTEP_DEBUG must be a whole number from 0 to 6, not '9'" err || { echo "WHOLESTEP_DEBUG=9: $(cat err)"; bad=1; }
+"$WS" >out 2>err && grep -q 'ladder' out && [ ! -s err ] || { echo "without arguments it must print help"; bad=1; }
+"$WS" bench --help >out 2>err && grep -q -- '--steps' out || { echo "bench --help fails"; bad=1; }
+exit $bad
