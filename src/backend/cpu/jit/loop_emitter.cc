@@ -151,10 +151,10 @@ class LoopEmitter {
     Value* high = elements ? function_->getArg(4) : inner_dim();
     const int outer = kernel_.rank - 1;
     if (outer == 0) {
-      loops_.loop("row", begin(), end(), 1, {}, [&](Value* index, const Values&) -> Values {
+      loops_.if_then("row", ir_.CreateICmpSLT(begin(), end()), {}, [&]() -> Values {
         std::vector<Row> rows(1);
         rows[0].base = bases_at({}, nullptr);
-        rows[0].index = index;
+        rows[0].index = constant(0);
         process(rows, low, high);
         return {};
       });
@@ -327,19 +327,15 @@ class LoopEmitter {
 
   // --- one pass over the elements --------------------------------------------------------------------------------------
 
-  /// body(i, vectors, part, carried) for each group of `unroll` vectors, each single vector left, and the masked rest.
+  /// body(i, vectors, part, carried) for each group of `unroll` whole vectors, then for what is left, masked vector by vector.
   template <class Body>
   Values sweep(Value* low, Value* high, int unroll, Values carried, Body&& body) {
-    auto whole = [&](Value* from, int64_t step) { return ir_.CreateAdd(from, ir_.CreateAnd(ir_.CreateSub(high, from), constant(-step))); };
-    if (unroll > 1) {
-      Value* stop = whole(low, int64_t{kLanes} * unroll);
-      carried = loops_.loop("vectors", low, stop, int64_t{kLanes} * unroll, carried, [&](Value* i, const Values& v) { return body(i, unroll, Part{}, v); });
-      low = stop;
-    }
-    Value* stop = whole(low, kLanes);
-    carried = loops_.loop("vector", low, stop, kLanes, carried, [&](Value* i, const Values& v) { return body(i, 1, Part{}, v); });
-    return loops_.if_then("part", ir_.CreateICmpSLT(stop, high), carried,
-                          [&] { return body(stop, 1, memory_.first(ir_.CreateSub(high, stop)), carried); });
+    const int64_t step = int64_t{kLanes} * unroll;
+    Value* stop = ir_.CreateAdd(low, ir_.CreateAnd(ir_.CreateSub(high, low), constant(-step)));
+    carried = loops_.loop("vectors", low, stop, step, carried, [&](Value* i, const Values& v) { return body(i, unroll, Part{}, v); });
+    auto rest = [&](Value* i, const Values& v) { return body(i, 1, memory_.first(ir_.CreateSub(high, i)), v); };
+    if (unroll == 1) return loops_.if_then("part", ir_.CreateICmpSLT(stop, high), carried, [&] { return rest(stop, carried); });
+    return loops_.loop("part", stop, high, kLanes, carried, rest);
   }
 
   Accumulator accumulator_of(int i) { return {ir_, vectors_, instr(i).dtype, instr(i).is_max}; }

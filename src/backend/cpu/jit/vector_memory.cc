@@ -29,6 +29,7 @@ void set_target_attributes(llvm::Function& function, Isa isa) {
 
 Part VectorMemory::first(llvm::Value* count) {
   llvm::Type* i32 = ir_.getInt32Ty();
+  count = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, count, ir_.getInt64(kLanes));
   return {count, ir_.CreateICmpULT(vectors_.iota(i32), vectors_.splat(ir_.CreateTrunc(count, i32)))};
 }
 

@@ -19,6 +19,7 @@ class VectorMemory {
   VectorMemory(llvm::Module& module, llvm::IRBuilder<>& ir, VectorScalarBuilder& vectors, Isa isa)
       : module_(module), ir_(ir), vectors_(vectors), isa_(isa) {}
 
+  /// The first `count` lanes; all where it is more than there are.
   Part first(llvm::Value* count);
   /// The element at `pointer` in all lanes.
   Lanes load_splat(llvm::Value* pointer, DType dtype);
