@@ -42,7 +42,10 @@ void attention_forward(const Attention& a, GemmIsa isa, void* workspace, Workers
     const AttentionScratch scratch(workspace, plan, worker);
     for (int64_t unit = begin; unit < end; ++unit) {
       const int64_t pair = unit / stripes, t0 = unit % stripes * plan.stripe_rows;
-      forward_stripe(a, isa, plan, scratch, pair / a.heads, pair % a.heads, t0, std::min(plan.stripe_rows, a.queries - t0));
+      const int64_t rows = std::min(plan.stripe_rows, a.queries - t0), batch = pair / a.heads, head = pair % a.heads;
+      // Keys that only some rows of the stripe see have weight 0 in the others, and 0 times infinity would be NaN: go row by row.
+      const bool finite = all_finite(head_rows(a.v, batch, head), visible_keys(a, t0), visible_keys(a, t0 + rows - 1), a.head_size);
+      for (int64_t i = 0; i < rows; i += finite ? rows : 1) forward_stripe(a, isa, plan, scratch, batch, head, t0 + i, finite ? rows : 1);
     }
   });
 }

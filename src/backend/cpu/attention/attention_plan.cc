@@ -5,6 +5,8 @@
 
 #include "backend/cpu/gemm/micro.h"
 
+#pragma GCC optimize("O3")  // vectorise loops of unknown length
+
 namespace ws::cpu {
 namespace {
 
@@ -48,6 +50,16 @@ AttentionPlan plan_attention(const Attention& a, bool backward) {
 
 int64_t attention_workspace_bytes(const Attention& a, GemmIsa, int num_threads, bool backward) {
   return plan_attention(a, backward).bytes * num_threads;
+}
+
+bool all_finite(const HeadRows& x, int64_t begin, int64_t end, int64_t size) {
+  constexpr uint32_t kExponent = 0x7F800000u;  // all ones: infinite or NaN
+  uint32_t bad = 0;
+  for (int64_t t = begin; t < end; ++t) {
+    const float* const row = x.row(t);
+    for (int64_t d = 0; d < size; ++d) bad |= (std::bit_cast<uint32_t>(row[d]) & kExponent) == kExponent ? 1u : 0u;
+  }
+  return bad == 0;
 }
 
 void multiply(GemmIsa isa, int64_t m, int64_t n, int64_t k, const Matrix& a, const Matrix& b, float* c, int64_t c_stride,

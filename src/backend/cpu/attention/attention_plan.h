@@ -35,6 +35,9 @@ inline int64_t visible_keys(const Attention& a, int64_t t) {
   return a.causal ? std::clamp<int64_t>(t + 1 + a.keys - a.queries, 0, a.keys) : a.keys;
 }
 
+/// No NaN and no infinity in rows [begin, end).
+bool all_finite(const HeadRows& x, int64_t begin, int64_t end, int64_t size);
+
 /// A strided operand of a product.
 struct Matrix {
   const float* data;

@@ -1,0 +1,451 @@
+#include "backend/cpu/attention/attention.h"
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "backend/cpu/attention/attention_loops.h"
+#include "backend/cpu/jit/loop_compiler.h"
+#include "runtime/thread_pool.h"
+#include "support/float_mode.h"
+
+namespace ws::cpu {
+namespace {
+
+using Floats = std::vector<float>;
+
+// ---- one op at a time, as the separate kernels that attention must equal -----------------------------------------------------
+
+class Composer {
+ public:
+  explicit Composer(Isa isa) : compiler_({.isa = isa, .cache_directory = {}, .num_threads = 1}) {}
+
+  // x [rows, cols] op y, where y is [rows, cols], one value a row, or one value.
+  enum class Operand { kFull, kRow, kScalar };
+  Floats binary(std::string_view op, const Floats& x, const Floats& y, Operand kind, int64_t cols) {
+    LoopKernel kernel;
+    kernel.rank = 2;
+    kernel.accesses = {{DType::f32, Step::kUnit}, {DType::f32, kind == Operand::kFull ? Step::kUnit : Step::kSplat}, {DType::f32, Step::kUnit}};
+    kernel.body = {instr(LoopInstr::Kind::kLoad, {}, 0), instr(LoopInstr::Kind::kLoad, {}, 1), of(op, {0, 1}), instr(LoopInstr::Kind::kStore, {2}, 2)};
+    Floats out(x.size());
+    const int64_t row = kind == Operand::kFull ? cols : kind == Operand::kRow ? 1 : 0;
+    call(kernel, cols, static_cast<int64_t>(x.size()), {{x.data(), cols, 1}, {y.data(), row, kind == Operand::kFull ? 1 : 0}, {out.data(), cols, 1}});
+    return out;
+  }
+  Floats unary(std::string_view op, const Floats& x, int64_t cols) {
+    LoopKernel kernel;
+    kernel.rank = 2;
+    kernel.accesses = {{DType::f32, Step::kUnit}, {DType::f32, Step::kUnit}};
+    kernel.body = {instr(LoopInstr::Kind::kLoad, {}, 0), of(op, {0}), instr(LoopInstr::Kind::kStore, {1}, 1)};
+    Floats out(x.size());
+    call(kernel, cols, static_cast<int64_t>(x.size()), {{x.data(), cols, 1}, {out.data(), cols, 1}});
+    return out;
+  }
+  Floats reduce(bool is_max, const Floats& x, int64_t cols) {
+    LoopKernel kernel;
+    kernel.walk = Walk::kRows;
+    kernel.rank = 2;
+    kernel.accesses = {{DType::f32, Step::kUnit}, {DType::f32, Step::kSplat}};
+    kernel.body = {instr(LoopInstr::Kind::kLoad, {}, 0), instr(LoopInstr::Kind::kReduceRow, {0}, -1), instr(LoopInstr::Kind::kStore, {1}, 1)};
+    kernel.body[1].is_max = is_max;
+    Floats out(cols == 0 ? 0 : x.size() / static_cast<size_t>(cols));
+    call(kernel, cols, static_cast<int64_t>(x.size()), {{x.data(), cols, 1}, {out.data(), 1, 0}});
+    return out;
+  }
+  LoopCompiler& compiler() { return compiler_; }
+
+ private:
+  struct Access {
+    const float* data;
+    int64_t row_stride, stride;
+  };
+  static LoopInstr instr(LoopInstr::Kind kind, std::vector<int> operands, int access) {
+    LoopInstr i;
+    i.kind = kind;
+    i.operands = std::move(operands);
+    i.access = access;
+    return i;
+  }
+  static LoopInstr of(std::string_view op, std::vector<int> operands) {
+    LoopInstr i = instr(LoopInstr::Kind::kOp, std::move(operands), -1);
+    i.op = find_op(op);
+    return i;
+  }
+  void call(const LoopKernel& kernel, int64_t cols, int64_t elements, std::vector<Access> accesses) {
+    if (elements == 0) return;
+    const std::shared_ptr<const LoopKernel> shared = std::make_shared<LoopKernel>(kernel);
+    const LoopCode code = compiler_.compile({&shared, 1})[0];
+    const LoopArgsLayout layout{static_cast<int>(accesses.size()), 2, 0};
+    std::vector<int64_t> args(static_cast<size_t>(layout.words()), 0);
+    const auto set = [&](int word, int64_t value) { args[static_cast<size_t>(word)] = value; };
+    set(layout.dim(0), elements / cols);
+    set(layout.dim(1), cols);
+    for (int a = 0; a < static_cast<int>(accesses.size()); ++a) {
+      const Access& access = accesses[static_cast<size_t>(a)];
+      set(layout.pointer(a), static_cast<int64_t>(reinterpret_cast<intptr_t>(access.data)));
+      set(layout.stride(a, 0), access.row_stride);
+      set(layout.stride(a, 1), access.stride);
+    }
+    struct alignas(64) Line {
+      char bytes[64];
+    };
+    std::vector<Line> scratch(static_cast<size_t>(code.scratch_slots * ((cols + 15) / 16 * 16) * 8 / 64 + 1));
+    code.fn(args.data(), 0, elements / cols, 0, cols, scratch.data());
+  }
+  LoopCompiler compiler_;
+};
+
+Floats product(int64_t m, int64_t n, int64_t k, const Floats& a, bool transpose_a, const Floats& b, bool transpose_b) {
+  Gemm g;
+  g.m = m, g.n = n, g.k = k;
+  g.a = {a.data(), transpose_a ? 1 : k, transpose_a ? m : 1, 0, nullptr, nullptr};
+  g.b = {b.data(), transpose_b ? 1 : n, transpose_b ? k : 1, 0, nullptr, nullptr};
+  Floats c(static_cast<size_t>(m * n));
+  g.c = c.data(), g.c_row_stride = n;
+  std::vector<char> workspace(static_cast<size_t>(gemm_workspace_bytes(g, GemmIsa::portable, 1)) + 64);
+  SerialWorkers serial;
+  void* at = workspace.data();
+  size_t space = workspace.size();
+  gemm(g, GemmIsa::portable, std::align(64, space - 64, at, space), serial);
+  return c;
+}
+
+// ---- one problem: views of packed arrays, with gaps that nothing may write ---------------------------------------------------
+
+constexpr float kGuard = 1234.5f;
+
+struct Case {
+  int64_t batch, heads, queries, keys, size;
+  bool causal;
+};
+std::string str(const Case& c) {
+  return fmt::format("B {} H {} T {} S {} D {}{}", c.batch, c.heads, c.queries, c.keys, c.size, c.causal ? " causal" : "");
+}
+
+struct Problem {
+  Case c;
+  Attention a;
+  Floats inputs, grads, out, grad_out, row_max, row_sum;   // inputs and grads: [B, max(T, S), 3, H, D + gap]
+  Problem(const Problem&) = delete;   // `a` points into it
+  explicit Problem(const Case& shape, uint32_t seed = 1) : c(shape) {
+    constexpr int64_t kGap = 3;
+    const int64_t length = std::max(c.queries, c.keys), head = c.size + kGap, time = 3 * c.heads * head;
+    const auto elements = static_cast<size_t>(c.batch * length * time) + 1;
+    inputs.assign(elements, kGuard);
+    grads.assign(elements, kGuard);
+    const auto rows = static_cast<size_t>(c.batch * c.heads * c.queries);
+    out.assign(rows * static_cast<size_t>(head) + 1, kGuard);
+    grad_out = out;
+    row_max.assign(rows + 1, kGuard);
+    row_sum = row_max;
+    a.batch = c.batch, a.heads = c.heads, a.queries = c.queries, a.keys = c.keys, a.head_size = c.size, a.causal = c.causal;
+    a.scale = 1 / std::sqrt(static_cast<float>(c.size));
+    const auto packed = [&](Floats& x, int64_t part) { return AttentionTensor{x.data() + part * c.heads * head, length * time, time, head}; };
+    a.q = packed(inputs, 0), a.k = packed(inputs, 1), a.v = packed(inputs, 2);
+    a.grad_q = packed(grads, 0), a.grad_k = packed(grads, 1), a.grad_v = packed(grads, 2);
+    a.out = {out.data(), c.queries * c.heads * head, c.heads * head, head};
+    a.grad_out = a.out;
+    a.grad_out.data = grad_out.data();
+    a.row_max = row_max.data(), a.row_sum = row_sum.data();
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    for (const auto& [tensor, steps] : {std::pair{a.q, c.queries}, {a.k, c.keys}, {a.v, c.keys}, {a.grad_out, c.queries}})
+      fill(tensor, steps, [&] { return normal(random); });
+  }
+  template <class Next>
+  void fill(const AttentionTensor& x, int64_t steps, const Next& next) {
+    for (int64_t b = 0; b < c.batch; ++b)
+      for (int64_t t = 0; t < steps; ++t)
+        for (int64_t h = 0; h < c.heads; ++h)
+          for (int64_t d = 0; d < c.size; ++d) x.data[b * x.batch_stride + t * x.time_stride + h * x.head_stride + d] = next();
+  }
+  Floats get(const AttentionTensor& x, int64_t steps, int64_t b, int64_t h) const {
+    Floats rows;
+    for (int64_t t = 0; t < steps; ++t)
+      for (int64_t d = 0; d < c.size; ++d) rows.push_back(x.data[b * x.batch_stride + t * x.time_stride + h * x.head_stride + d]);
+    return rows;
+  }
+  int64_t visible(int64_t t) const { return c.causal ? std::clamp<int64_t>(t + 1 + c.keys - c.queries, 0, c.keys) : c.keys; }
+
+  void run(Composer& composer, GemmIsa isa, Workers& workers) {
+    for (const bool backward : {false, true}) {
+      const auto kernels = attention_loops(backward);
+      const auto code = composer.compiler().compile(kernels);
+      a.loops = code.data();
+      struct alignas(64) Line {
+        char bytes[64];
+      };
+      constexpr char kByte = 0x7B;
+      const auto bytes = attention_workspace_bytes(a, isa, workers.num_threads(), backward);
+      ASSERT_EQ(bytes % 64, 0);
+      std::vector<Line> workspace(static_cast<size_t>(bytes / 64) + 1);
+      std::memset(static_cast<void*>(workspace.data()), kByte, workspace.size() * 64);
+      if (backward)
+        attention_backward(a, isa, workspace.data(), workers);
+      else
+        attention_forward(a, isa, workspace.data(), workers);
+      for (char byte : workspace.back().bytes) ASSERT_EQ(byte, kByte) << "wrote behind its workspace";
+    }
+  }
+};
+
+// What the separate ops give for one head.
+struct Composed {
+  Floats out, row_max, row_sum, grad_q, grad_k, grad_v;
+};
+
+Composed compose(Composer& ops, const Problem& p, int64_t b, int64_t h) {
+  using Operand = Composer::Operand;
+  const int64_t rows = p.c.queries, keys = p.c.keys, size = p.c.size;
+  const Floats q = p.get(p.a.q, rows, b, h), k = p.get(p.a.k, keys, b, h), v = p.get(p.a.v, keys, b, h), g = p.get(p.a.grad_out, rows, b, h);
+  const Floats scale{p.a.scale};
+  const auto masked = [&](Floats x, float value) {
+    for (int64_t t = 0; t < rows; ++t)
+      for (int64_t s = p.visible(t); s < keys; ++s) x[static_cast<size_t>(t * keys + s)] = value;
+    return x;
+  };
+  Composed r;
+  const Floats scores = masked(ops.binary("mul", product(rows, keys, size, q, false, k, true), scale, Operand::kScalar, keys), -HUGE_VALF);
+  r.row_max = ops.reduce(true, scores, keys);
+  const Floats e = ops.unary("exp", ops.binary("sub", scores, r.row_max, Operand::kRow, keys), keys);
+  r.row_sum = ops.reduce(false, e, keys);
+  Floats weights = ops.binary("div", e, r.row_sum, Operand::kRow, keys);
+  r.row_max.resize(static_cast<size_t>(rows));  // without any key there was nothing to reduce
+  r.row_sum.resize(static_cast<size_t>(rows));
+  for (int64_t t = 0; t < rows; ++t) {
+    if (p.visible(t) > 0) continue;  // nothing to attend to
+    r.row_max[static_cast<size_t>(t)] = r.row_sum[static_cast<size_t>(t)] = 0;
+    std::fill_n(weights.begin() + t * keys, keys, 0.0f);
+  }
+  r.out = product(rows, size, keys, weights, false, v, false);
+  r.grad_v = product(keys, size, rows, weights, true, g, false);
+  const Floats grad_p = product(rows, keys, size, g, false, v, true);
+  const Floats mean = ops.reduce(false, ops.binary("mul", grad_p, weights, Operand::kFull, keys), keys);
+  const Floats grad_t = masked(ops.binary("mul", ops.binary("sub", grad_p, mean, Operand::kRow, keys), weights, Operand::kFull, keys), 0.0f);
+  const Floats grad_s = ops.binary("mul", grad_t, scale, Operand::kScalar, keys);
+  r.grad_q = product(rows, size, keys, grad_s, false, k, false);
+  r.grad_k = product(keys, size, rows, grad_s, true, q, false);
+  return r;
+}
+
+void expect_same_bits(const Floats& a, const Floats& b, const std::string& what) {
+  ASSERT_EQ(a.size(), b.size()) << what;
+  for (size_t i = 0; i < a.size(); ++i)
+    ASSERT_TRUE(std::bit_cast<uint32_t>(a[i]) == std::bit_cast<uint32_t>(b[i]) || (a[i] != a[i] && b[i] != b[i]))
+        << what << " at " << i << ": " << a[i] << " and " << b[i];
+}
+
+void expect_equals_composed(Composer& ops, Problem& p) {
+  for (int64_t b = 0; b < p.c.batch; ++b) {
+    for (int64_t h = 0; h < p.c.heads; ++h) {
+      const Composed r = compose(ops, p, b, h);
+      const int64_t first = (b * p.c.heads + h) * p.c.queries;
+      const auto rows_of = [&](const Floats& x) { return Floats(x.begin() + first, x.begin() + first + p.c.queries); };
+      expect_same_bits(rows_of(p.row_max), r.row_max, str(p.c) + " row_max");
+      expect_same_bits(rows_of(p.row_sum), r.row_sum, str(p.c) + " row_sum");
+      expect_same_bits(p.get(p.a.out, p.c.queries, b, h), r.out, str(p.c) + " out");
+      expect_same_bits(p.get(p.a.grad_v, p.c.keys, b, h), r.grad_v, str(p.c) + " grad_v");
+      expect_same_bits(p.get(p.a.grad_k, p.c.keys, b, h), r.grad_k, str(p.c) + " grad_k");
+      expect_same_bits(p.get(p.a.grad_q, p.c.queries, b, h), r.grad_q, str(p.c) + " grad_q");
+    }
+  }
+}
+
+// Every value that is no element of a result is as it was.
+void expect_guards(const Problem& p) {
+  Problem marked(p.c);
+  marked.grads.assign(marked.grads.size(), kGuard);
+  const auto mark = [&](const AttentionTensor& x, int64_t steps) { marked.fill(x, steps, [] { return 0.0f; }); };
+  mark(marked.a.grad_q, p.c.queries);
+  mark(marked.a.grad_k, p.c.keys);
+  mark(marked.a.grad_v, p.c.keys);
+  mark(marked.a.out, p.c.queries);
+  for (size_t i = 0; i < p.grads.size(); ++i)
+    ASSERT_TRUE(marked.grads[i] != kGuard || p.grads[i] == kGuard) << i;
+  for (size_t i = 0; i < p.out.size(); ++i)
+    ASSERT_TRUE(marked.out[i] != kGuard || p.out[i] == kGuard) << i;
+  ASSERT_EQ(p.row_max.back(), kGuard);
+  ASSERT_EQ(p.row_sum.back(), kGuard);
+}
+
+const std::vector<Case> kCases = {
+    {1, 1, 1, 1, 1, false},    {1, 1, 1, 1, 1, true},      {2, 3, 7, 7, 5, true},       {2, 3, 7, 9, 5, false},   {1, 2, 33, 65, 16, false},
+    {1, 2, 33, 65, 16, true},  {1, 2, 65, 33, 16, true},   {2, 2, 128, 128, 64, true},  {1, 2, 130, 130, 64, false}, {1, 1, 20, 20, 520, true},
+    {1, 1, 600, 600, 24, true}, {1, 1, 530, 40, 20, false}, {1, 1, 1100, 90, 17, true}, {1, 1, 70, 1100, 8, true}, {1, 1, 3, 5000, 4, false},
+    {1, 1, 5, 0, 3, false},    {1, 1, 0, 5, 3, true},
+};
+
+std::vector<std::pair<Isa, GemmIsa>> isas() {
+  std::vector<std::pair<Isa, GemmIsa>> found;
+  if (supports(Isa::avx2)) found.emplace_back(Isa::avx2, GemmIsa::avx2);
+  if (supports(Isa::avx512)) found.emplace_back(Isa::avx512, GemmIsa::avx512);
+  return found;
+}
+
+TEST(Attention, HasTheBitsOfTheSeparateOps) {
+  const FlushDenormals mode;
+  for (const auto& [isa, gemm_isa] : isas()) {
+    Composer ops(isa);
+    for (const Case& c : kCases) {
+      Problem p(c);
+      SerialWorkers serial;
+      p.run(ops, gemm_isa, serial);
+      expect_equals_composed(ops, p);
+      expect_guards(p);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(Attention, ThreadsAndInstructionSetsChangeNothing) {
+  const FlushDenormals mode;
+  for (const Case& c : {Case{1, 1, 300, 300, 32, true}, Case{1, 3, 140, 200, 20, false}, Case{3, 5, 40, 40, 8, true}}) {
+    Problem first(c);
+    bool have_first = false;
+    for (const auto& [isa, gemm_isa] : isas()) {
+      Composer ops(isa);
+      for (int threads : {1, 2, 4}) {
+        ThreadPool pool(threads);
+        Problem p(c);
+        p.run(ops, gemm_isa, pool);
+        if (!have_first) {
+          first.run(ops, gemm_isa, pool);
+          have_first = true;
+        }
+        expect_same_bits(p.out, first.out, str(c) + " out");
+        expect_same_bits(p.grads, first.grads, str(c) + " grads");
+        expect_same_bits(p.row_sum, first.row_sum, str(c) + " row_sum");
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// In double, from the definition.
+TEST(Attention, IsAttention) {
+  const FlushDenormals mode;
+  Composer ops(isas().front().first);
+  for (const Case& c : {Case{2, 2, 40, 70, 16, false}, Case{1, 2, 150, 150, 32, true}, Case{1, 1, 30, 20, 8, true}}) {
+    Problem p(c);
+    SerialWorkers serial;
+    p.run(ops, isas().front().second, serial);
+    for (int64_t b = 0; b < c.batch; ++b) {
+      for (int64_t h = 0; h < c.heads; ++h) {
+        const Floats q = p.get(p.a.q, c.queries, b, h), k = p.get(p.a.k, c.keys, b, h), v = p.get(p.a.v, c.keys, b, h);
+        const Floats g = p.get(p.a.grad_out, c.queries, b, h);
+        const auto n = static_cast<size_t>(c.size);
+        const auto dot = [&](const Floats& x, size_t i, const Floats& y, size_t j) {
+          double sum = 0;
+          for (size_t d = 0; d < n; ++d) sum += double{x[i * n + d]} * y[j * n + d];
+          return sum;
+        };
+        std::vector<double> out(q.size(), 0), grad_q(q.size(), 0), grad_k(k.size(), 0), grad_v(k.size(), 0);
+        for (size_t t = 0; t < static_cast<size_t>(c.queries); ++t) {
+          const auto keys = static_cast<size_t>(p.visible(static_cast<int64_t>(t)));
+          std::vector<double> w(keys), grad_w(keys);
+          double high = -HUGE_VAL, sum = 0, mean = 0;
+          for (size_t s = 0; s < keys; ++s) high = std::max(high, w[s] = dot(q, t, k, s) * double{p.a.scale});
+          for (double& x : w) sum += x = std::exp(x - high);
+          for (size_t s = 0; s < keys; ++s) mean += (w[s] /= sum) * (grad_w[s] = dot(g, t, v, s));
+          for (size_t s = 0; s < keys; ++s) {
+            const double grad_s = w[s] * (grad_w[s] - mean) * double{p.a.scale};
+            for (size_t d = 0; d < n; ++d) {
+              out[t * n + d] += w[s] * v[s * n + d];
+              grad_v[s * n + d] += w[s] * g[t * n + d];
+              grad_q[t * n + d] += grad_s * k[s * n + d];
+              grad_k[s * n + d] += grad_s * q[t * n + d];
+            }
+          }
+        }
+        const auto expect_near = [&](const Floats& x, const std::vector<double>& y, const char* what) {
+          ASSERT_EQ(x.size(), y.size());
+          for (size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(x[i], y[i], 4e-6) << str(c) << " " << what << " at " << i;
+        };
+        expect_near(p.get(p.a.out, c.queries, b, h), out, "out");
+        expect_near(p.get(p.a.grad_q, c.queries, b, h), grad_q, "grad_q");
+        expect_near(p.get(p.a.grad_k, c.keys, b, h), grad_k, "grad_k");
+        expect_near(p.get(p.a.grad_v, c.keys, b, h), grad_v, "grad_v");
+      }
+    }
+  }
+}
+
+// q = k = 0 and v = [1, 3]: a row that sees both keys gives their mean, a row that sees none gives 0 and no gradient.
+TEST(Attention, RowWithEveryKeyMasked) {
+  const FlushDenormals mode;
+  for (const auto& [isa, gemm_isa] : isas()) {
+    Composer ops(isa);
+    Problem p({1, 1, 3, 2, 1, true});  // query 0 sees nothing, 1 one key, 2 both
+    p.fill(p.a.q, 3, [] { return 0.0f; });
+    p.fill(p.a.k, 2, [] { return 0.0f; });
+    float value = -1;
+    p.fill(p.a.v, 2, [&] { return value += 2; });
+    for (const float loss_has_masked_row : {1.0f, 0.0f}) {
+      int row = 0;
+      p.fill(p.a.grad_out, 3, [&] { return std::array{loss_has_masked_row, 0.0f, 1.0f}[static_cast<size_t>(row++)]; });
+      SerialWorkers serial;
+      p.run(ops, gemm_isa, serial);
+      EXPECT_EQ(p.get(p.a.out, 3, 0, 0), (Floats{0, 1, 2}));
+      EXPECT_EQ(p.get(p.a.grad_v, 2, 0, 0), (Floats{0.5f, 0.5f}));
+      EXPECT_EQ(p.get(p.a.grad_k, 2, 0, 0), (Floats{0, 0}));
+      EXPECT_EQ(p.get(p.a.grad_q, 3, 0, 0), (Floats{0, 0, 0}));
+      EXPECT_EQ(p.row_max[0], 0.0f);
+      EXPECT_EQ(p.row_sum[0], 0.0f);
+    }
+  }
+}
+
+// Products that underflow leave sums of -0; the masked keys that are left out would turn some of them into +0.
+TEST(Attention, SignsOfZerosThatUnderflowed) {
+  const auto tiny = std::numeric_limits<float>::denorm_min();
+  for (const float last : {1.0f, -1.0f}) {
+    for (const int64_t length : {130, 700}) {
+      Composer ops(isas().back().first);
+      Problem p({1, 1, length, length, 4, true});
+      p.fill(p.a.q, length, [] { return 0.0f; });
+      int64_t element = 0;
+      const auto tiny_but_last = [&] { return element++ < 4 * (length - 1) ? -tiny : last; };
+      p.fill(p.a.v, length, tiny_but_last);
+      element = 0;
+      p.fill(p.a.k, length, tiny_but_last);
+      SerialWorkers serial;
+      p.run(ops, isas().back().second, serial);
+      expect_equals_composed(ops, p);
+    }
+  }
+}
+
+// A row is NaN where it sees a NaN, and nowhere else, whatever rows share its stripe; so are the gradients.
+TEST(Attention, NonFiniteValuesStayBehindTheMask) {
+  const FlushDenormals mode;
+  Composer ops(isas().back().first);
+  const int64_t length = 200, bad = 100;
+  const auto poison = [&](const AttentionTensor& x) { x.data[bad * x.time_stride + 3] = std::numeric_limits<float>::infinity(); };
+  // Rows with a NaN, given whether each should have one.
+  const auto expect_nan_rows = [&](const Floats& x, const char* what, const auto& should) {
+    for (int64_t row = 0; row < length; ++row) {
+      bool nan = false;
+      for (int64_t d = 0; d < 8; ++d) nan = nan || !std::isfinite(x[static_cast<size_t>(row * 8 + d)]);
+      ASSERT_EQ(nan, should(row)) << what << " row " << row;
+    }
+  };
+  SerialWorkers serial;
+  Problem value({1, 1, length, length, 8, true});
+  poison(value.a.v);
+  value.run(ops, isas().back().second, serial);
+  expect_nan_rows(value.get(value.a.out, length, 0, 0), "out", [&](int64_t t) { return t >= bad; });
+  Problem gradient({1, 1, length, length, 8, true});
+  poison(gradient.a.grad_out);
+  gradient.run(ops, isas().back().second, serial);
+  expect_nan_rows(gradient.get(gradient.a.grad_v, length, 0, 0), "grad_v", [&](int64_t s) { return s <= bad; });
+  expect_nan_rows(gradient.get(gradient.a.grad_k, length, 0, 0), "grad_k", [&](int64_t s) { return s <= bad; });
+  expect_nan_rows(gradient.get(gradient.a.grad_q, length, 0, 0), "grad_q", [&](int64_t t) { return t == bad; });
+}
+
+}  // namespace
+}  // namespace ws::cpu
