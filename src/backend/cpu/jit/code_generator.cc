@@ -27,7 +27,6 @@ namespace ws::cpu {
 namespace {
 
 constexpr const char* kTriple = "x86_64-unknown-linux-gnu";
-constexpr int kGeneratorVersion = 1;   // raise with every change of the generated code
 
 const llvm::Target& x86_target() {
   static std::once_flag once;
@@ -142,7 +141,7 @@ std::string CodeGenerator::assembly(const LoopKernel& kernel) {
 }
 
 const std::string& CodeGenerator::version() {
-  static const std::string version = fmt::format("wholestep-loops-{} llvm-{}", kGeneratorVersion, LLVM_VERSION_STRING);
+  static const std::string version = fmt::format("wholestep-loops-{} llvm-{}", WS_LOOP_GENERATOR_HASH, LLVM_VERSION_STRING);
   return version;
 }
 

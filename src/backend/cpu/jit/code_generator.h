@@ -18,7 +18,7 @@ class CodeGenerator {
   /// IR as it goes to instruction selection, and the assembly that comes out.
   std::string llvm_ir(const LoopKernel& kernel);
   std::string assembly(const LoopKernel& kernel);
-  /// LLVM's version and ours: changes whenever the same kernel may get other code.
+  /// LLVM's version and a hash of our sources (sources.cmake): changes whenever the same kernel may get other code.
   static const std::string& version();
 
  private:

@@ -61,15 +61,13 @@ llvm::Value* VectorMemory::load_raw(llvm::Value* pointer, DType dtype, llvm::Val
   const llvm::Align align = align_of(dtype);
   if (!stride_bytes && !part.mask) return ir_.CreateAlignedLoad(type, pointer, align);
   if (!stride_bytes && has_masked_access(dtype)) return ir_.CreateMaskedLoad(type, pointer, align, part.mask, llvm::Constant::getNullValue(type));
-  if (stride_bytes && isa_ == Isa::avx512 && size_of(dtype) >= 4) {
-    llvm::Value* mask = part.mask ? part.mask : llvm::Constant::getAllOnesValue(vectors_.vector_of(ir_.getInt1Ty()));
-    return ir_.CreateMaskedGather(type, lane_pointers(pointer, stride_bytes), align, mask, llvm::Constant::getNullValue(type));
-  }
+  if (stride_bytes && part.mask && isa_ == Isa::avx512 && size_of(dtype) >= 4)
+    return ir_.CreateMaskedGather(type, lane_pointers(pointer, stride_bytes), align, part.mask, llvm::Constant::getNullValue(type));
   if (part.mask) {
     llvm::Value* stride = stride_bytes ? stride_bytes : ir_.getInt64(size_of(dtype));
     return ir_.CreateCall(partial_loader(element), {pointer, stride, part.count});
   }
-  llvm::Value* vector = llvm::PoisonValue::get(type);
+  llvm::Value* vector = llvm::PoisonValue::get(type);   // sixteen loads are no slower than a gather, and on some processors twice as fast
   for (int lane = 0; lane < kLanes; ++lane) {
     if (lane > 0) pointer = step_pointer(pointer, stride_bytes);
     vector = ir_.CreateInsertElement(vector, ir_.CreateAlignedLoad(element, pointer, align), static_cast<uint64_t>(lane));
@@ -88,7 +86,7 @@ void VectorMemory::store_raw(llvm::Value* vector, llvm::Value* pointer, DType dt
     ir_.CreateAlignedStore(vector, pointer, align);
   } else if (!stride_bytes && has_masked_access(dtype)) {
     ir_.CreateMaskedStore(vector, pointer, align, part.mask);
-  } else if (stride_bytes && isa_ == Isa::avx512 && size_of(dtype) >= 4) {
+  } else if (stride_bytes && part.mask && isa_ == Isa::avx512 && size_of(dtype) >= 4) {
     ir_.CreateMaskedScatter(vector, lane_pointers(pointer, stride_bytes), align, part.mask);
   } else if (part.mask) {
     llvm::Value* stride = stride_bytes ? stride_bytes : ir_.getInt64(size_of(dtype));

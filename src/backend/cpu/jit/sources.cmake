@@ -1,0 +1,11 @@
+# A hash of the code generator's sources is part of the key of each cached kernel, so that no build finds the code of another.
+file(GLOB jit_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/src/backend/cpu/jit/*.cc ${CMAKE_CURRENT_SOURCE_DIR}/src/backend/cpu/jit/*.h)
+set(jit_hashes "")
+foreach(source IN LISTS jit_sources)
+  file(SHA256 ${source} hash)
+  string(APPEND jit_hashes ${hash})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
+endforeach()
+string(SHA256 jit_hash "${jit_hashes}")
+string(SUBSTRING ${jit_hash} 0 16 jit_hash)
+set_source_files_properties(src/backend/cpu/jit/code_generator.cc PROPERTIES COMPILE_DEFINITIONS WS_LOOP_GENERATOR_HASH="${jit_hash}")
