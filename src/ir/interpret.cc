@@ -86,8 +86,6 @@ std::vector<RefArray> run(const Graph& graph, std::span<const RefArray> inputs, 
       run_node(graph, node, values);
     } catch (const std::bad_alloc&) {
       fail_at_run("not enough memory for {} in graph {}: a result is {}", node.op->name, graph.name, graph.type_of(node.results.front()).str());
-    } catch (const std::length_error&) {
-      fail_at_run("not enough memory for {} in graph {}: a result is {}", node.op->name, graph.name, graph.type_of(node.results.front()).str());
     }
     if (keep_all) continue;
     const auto release = [&](Value v) {

@@ -27,7 +27,10 @@ std::string print(const Graph& graph) {
     for (Value v : node.results) number[static_cast<size_t>(v.id)] = next++;
 
   std::string out = "graph " + bare_or_quoted(graph.name) + "(";
-  const auto value = [&](Value v) { fmt::format_to(std::back_inserter(out), "%{}", number[static_cast<size_t>(v.id)]); };
+  const auto value = [&](Value v) {  // a broken graph prints too: verify's message shows it
+    const bool exists = v.id >= 0 && v.id < graph.num_values();
+    fmt::format_to(std::back_inserter(out), "%{}", exists ? number[static_cast<size_t>(v.id)] : v.id);
+  };
   const auto type = [&](Value v) { out += graph.type_of(v).str(); };
   append_list(out, graph.inputs(), [&](const GraphInput& input) {
     value(input.value);
