@@ -28,6 +28,13 @@ class Gradients {
     if (have != more || have == DType::bf16) sum = builder_.cast(sum, DType::f32), grad = builder_.cast(grad, DType::f32);
     sum = builder_.add(sum, grad);
   }
+  void forget(Value v) { by_id_.erase(v.id); }
+  std::vector<Value> all() const {
+    std::vector<Value> values;
+    values.reserve(by_id_.size());
+    for (const auto& [id, grad] : by_id_) values.push_back(grad);
+    return values;
+  }
 
  private:
   Builder& builder_;
@@ -50,20 +57,23 @@ std::unordered_set<int32_t> dependents(std::span<const TapeEntry> tape, std::spa
 class Walk {
  public:
   Walk(Builder& builder, std::span<const TapeEntry> tape, std::span<const Value> wrt)
-      : builder_(builder), gradients_(builder), active_(dependents(tape, wrt)) {}
+      : builder_(builder), gradients_(builder), active_(dependents(tape, wrt)) {
+    for (Value v : wrt) wrt_.insert(v.id);
+  }
 
   Gradients& gradients() { return gradients_; }
 
-  void visit(const TapeEntry& entry) {
+  /// Whether the entry's vjp ran.
+  bool visit(const TapeEntry& entry) {
     const uint64_t wanted = wanted_inputs(entry);
-    if (wanted == 0) return;
+    if (wanted == 0) return false;
     std::vector<Value> grad_results;
     bool any = false;
     for (Value r : entry.results) {
       grad_results.push_back(in_its_dtype(*entry.op, r, gradients_.find(r)));
       any = any || grad_results.back();
     }
-    if (!any) return;
+    if (!any) return false;
     if (!entry.op->differentiable())
       fail("{} is not differentiable, and the loss depends on a parameter through it: use stop_gradient on its inputs, or compose it of other ops", entry.op->name);
     const std::vector<Value> grads = entry.op->vjp(builder_, {entry.inputs, entry.results, grad_results, entry.attrs, wanted});
@@ -74,6 +84,9 @@ class Walk {
       WS_ASSERT(have.shape == input.shape, "the vjp of {} gives {} for an input of {}", entry.op->name, have.str(), input.str());
       gradients_.add(entry.inputs[i], grads[i]);
     }
+    for (Value r : entry.results)
+      if (!wrt_.contains(r.id)) gradients_.forget(r);
+    return true;
   }
 
  private:
@@ -93,20 +106,21 @@ class Walk {
 
   Builder& builder_;
   Gradients gradients_;
-  std::unordered_set<int32_t> active_;
+  std::unordered_set<int32_t> active_, wrt_;
 };
 
 }  // namespace
 
 std::vector<Value> backward(Builder& builder, std::span<const TapeEntry> tape, Value loss, std::span<const Value> wrt,
-                            const std::function<void(size_t)>& on_done) {
+                            const std::function<void(size_t)>& on_done, const std::function<void(std::span<const Value>)>& keep) {
   const Type type = builder.type_of(loss);
   if (!is_floating(type.dtype)) fail("the gradient of a loss of {}: only floating values have gradients", type.str());
   if (type.shape.rank() != 0) fail("the gradient of a loss of {}: a loss is one number, reduce it with sum() or mean()", type.str());
   Walk walk(builder, tape, wrt);
   walk.gradients().add(loss, builder.constant(type.dtype, 1));
   for (size_t i = tape.size(); i-- > 0;) {
-    walk.visit(tape[i]);
+    const bool ran = walk.visit(tape[i]);
+    if (ran && keep) keep(walk.gradients().all());
     if (on_done) on_done(i);
   }
   std::vector<Value> result;

@@ -36,12 +36,26 @@ class EagerBuilder final : public Builder {
     operands.reserve(inputs.size());
     for (Value v : inputs) operands.push_back(at(v).get());
     std::vector<Value> results;
-    for (auto& r : run_all(op, operands, attrs)) results.push_back(add(std::move(r)));
+    for (auto& r : run_all(op, operands, attrs)) made_.push_back(results.emplace_back(add(std::move(r))));
     return results;
+  }
+
+  /// Frees what apply() made, but for `live`.
+  void keep_only(std::span<const Value> live) {
+    live_.resize(values_.size());
+    for (Value v : live) live_[static_cast<size_t>(v.id)] = true;
+    std::erase_if(made_, [&](Value v) {
+      if (live_[static_cast<size_t>(v.id)]) return false;
+      drop(v);
+      return true;
+    });
+    for (Value v : live) live_[static_cast<size_t>(v.id)] = false;
   }
 
  private:
   std::vector<std::shared_ptr<TensorImpl>> values_;
+  std::vector<Value> made_;     // by apply(), still held
+  std::vector<bool> live_;
 };
 
 /// The nodes that made `loss`, in program order.
@@ -96,14 +110,15 @@ class TapeWalk {
     return latest;
   }
 
+  /// Uses up the tape.
   std::vector<Tensor> run(std::span<const Value> wrt) {
-    std::vector<Value> known;
     for (Value v : wrt)
-      if (v) known.push_back(v);
+      if (v) wrt_.push_back(v);
     std::vector<Tensor> gradients(wrt.size());
-    if (nodes_.empty() || known.empty()) return gradients;
+    if (nodes_.empty() || wrt_.empty()) return gradients;
     for (auto& node : nodes_) node->consumed = true;
-    auto found = backward(builder_, tape_, loss_, known, [this](size_t i) { free_entry(i); });
+    auto found = backward(
+        builder_, tape_, loss_, wrt_, [this](size_t i) { free_entry(i); }, [this](std::span<const Value> live) { builder_.keep_only(live); });
     size_t next = 0;
     for (size_t i = 0; i < wrt.size(); ++i) {
       if (!wrt[i]) continue;
@@ -121,7 +136,8 @@ class TapeWalk {
     return at->second;
   }
   void free_entry(size_t i) {
-    for (Value v : tape_[i].results) builder_.drop(v);
+    for (Value v : tape_[i].results)
+      if (std::find(wrt_.begin(), wrt_.end(), v) == wrt_.end()) builder_.drop(v);
     nodes_[i]->release();
   }
 
@@ -130,6 +146,7 @@ class TapeWalk {
   std::unordered_map<const TensorImpl*, Value> leaves_;   // what no recorded op made; the builder keeps them alive
   EagerBuilder builder_;
   Value loss_;
+  std::vector<Value> wrt_;                                // those that the loss depends on
 };
 
 const Tensor& checked_loss(const Tensor& loss) {

@@ -49,9 +49,10 @@ Tensor number_like(const Tensor& other, double value, std::string_view op) {
   return Tensor::full({}, value, other.dtype());
 }
 
-// Groups of adjacent axes, innermost first, as the IR's builder does it.
+// Groups of adjacent axes, innermost first, as the IR's builder takes them.
 Tensor reduce(std::string_view name, const Tensor& x, std::vector<int64_t> axes, bool keepdims) {
   check_defined(x, name, "the operand");
+  if (x.dtype() == DType::bf16) return reduce(name, x.cast(DType::f32), std::move(axes), keepdims).cast(DType::bf16);   // f32 sums, rounded once
   int64_t rank = x.rank();
   if (axes.empty())
     for (int64_t i = 0; i < rank; ++i) axes.push_back(i);
