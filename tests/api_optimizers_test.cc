@@ -101,7 +101,9 @@ TEST(Optimizers, UnusedAndFrozenC08) {
   for (int t = 0; t < 10; ++t) {
     Tensor loss = a.value().sum() + c.value().sum() * 0.0;
     optimizer.update(grad(loss, m.parameters()));
-    if (t == 0) EXPECT_NEAR(a.value().to_vector<float>()[0], 0.890000001, 1e-7);
+    if (t == 0) {
+      EXPECT_NEAR(a.value().to_vector<float>()[0], 0.890000001, 1e-7);
+    }
   }
   set_note_sink({});
   EXPECT_EQ(b.value().to_vector<float>()[0], 1.0F);

@@ -150,7 +150,8 @@ struct Trainer::Impl {
     if (!program) {
       std::vector<Variable> state;
       model.collect_state(state);
-      program.emplace(function, std::move(state), JitOptions{.name = y.defined() ? "evaluate" : "predict", .num_threads = options.num_threads});
+      program.emplace(function, std::move(state), 
+                      JitOptions{.name = y.defined() ? "evaluate" : "predict", .num_threads = options.num_threads, .announce_recompiles = false});
     }
     return (*program)(used)[0];
   }
