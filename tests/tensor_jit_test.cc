@@ -387,6 +387,64 @@ TEST(Jit, StateMayBeSwappedSharedOrSetFromInputs) {
   EXPECT_EQ(list(b), V(2, 19.0f));
 }
 
+// Each body runs three times in the loop and compiled, on state of its own.
+void expect_same_updates(const Shape& shape, const std::function<Tensor(Variable&, Variable&, const Tensor&)>& body) {
+  Variable a("a", random_floats(shape, 1)), b("b", random_floats(shape, 2)), c("a", random_floats(shape, 1)), d("b", random_floats(shape, 2));
+  auto compiled = jit([&](const Tensor& x) { return body(c, d, x); }, c, d);
+  Tensor x = random_floats(shape, 3);
+  for (int i = 0; i < 3; ++i) {
+    Tensor in_loop = body(a, b, x), in_jit = compiled(x);
+    ASSERT_TRUE(same_bits(in_loop, in_jit)) << "result of call " << i;
+    ASSERT_TRUE(same_bits(a, c)) << "a after call " << i << ": " << compiled.program_text();
+    ASSERT_TRUE(same_bits(b, d)) << "b after call " << i << ": " << compiled.program_text();
+  }
+}
+
+TEST(Jit, StateThatReadsItselfWhileItIsWritten) {
+  Shape square_shape{5, 5};
+  expect_same_updates(square_shape, [](Variable& a, Variable&, const Tensor& x) { a.set(a.value().t()); return x + 1.0; });
+  expect_same_updates(square_shape, [](Variable& a, Variable&, const Tensor& x) { a.set(a.value() * 0.5 + a.value().t()); return x; });
+  expect_same_updates(square_shape, [](Variable& a, Variable&, const Tensor& x) { a.set(matmul(a, a) * 0.1); return x.t(); });
+  expect_same_updates(square_shape, [](Variable& a, Variable&, const Tensor& x) { a.set(softmax(a.value() + x)); return a.value().reshape({25}); });
+  expect_same_updates(square_shape, [](Variable& a, Variable&, const Tensor& x) {
+    a.set(concatenate({a.value().slice(0, 2, 5), a.value().slice(0, 0, 2)}, 0));
+    return x.sum();
+  });
+  expect_same_updates({7}, [](Variable& a, Variable& b, const Tensor& x) {
+    Tensor old = a.value();
+    a.set(a.value() + b.value());
+    b.set(old * b.value() + x);
+    return old.sum() + a.value().sum();
+  });
+  expect_same_updates({6, 4}, [](Variable& a, Variable& b, const Tensor& x) {
+    Tensor total = a.value().sum({0}, true);
+    a.set(a.value() - total);
+    b.set(a.value() / (square(b.value()) + 1.0));
+    return (b.value() + x).max({1});
+  });
+  expect_same_updates({6, 4}, [](Variable& a, Variable&, const Tensor& x) {
+    a.set(a.value().slice(0, 0, 1).broadcast_to({6, 4}));
+    return x.slice(1, 1, 3);
+  });
+  expect_same_updates({6, 4}, [](Variable& a, Variable& b, const Tensor& x) {
+    a.set(b.value().reshape({4, 6}).t());
+    b.set(a.value() * 2.0);
+    return x;
+  });
+  expect_same_updates({4}, [](Variable& a, Variable& b, const Tensor& x) {
+    a.set(Tensor::ones({4}));
+    b.set(x);
+    return Tensor(3.0).broadcast_to({2, 2});
+  });
+}
+
+TEST(Jit, ACallersNoGradDoesNotEnterTheProgram) {
+  Variable w("w", Tensor(2.0), true);
+  auto step = jit([&](const Tensor& x) { return grad(w.value() * x, {w}).values[0]; }, w);
+  NoGrad no_grad;
+  EXPECT_EQ(step(Tensor(3.0)).item(), 3);
+}
+
 TEST(Jit, UnusedStateIsLeftOutAndUntouched) {
   Mlp model(1);
   Variable other("other", Tensor::ones({1000}));
@@ -493,6 +551,13 @@ TEST(Jit, CheckTraceNamesWhatChanged) {
   EXPECT_NE(message.find("0.5"), std::string::npos) << message;
   EXPECT_NE(message.find("0.75"), std::string::npos);
   EXPECT_NE(message.find("Scalar"), std::string::npos);
+
+  Tensor mask = Tensor::ones({2});
+  auto g = jit([&](const Tensor& x) { return x * mask + Tensor::from(std::span<const float>(V{1, 2}), {2}); });
+  g(Tensor::ones({2}));
+  g(Tensor::ones({2}));
+  mask = Tensor::zeros({2});
+  EXPECT_NE(message_of([&] { g(Tensor::ones({2})); }).find("captured"), std::string::npos);
 }
 
 TEST(Jit, Reports) {

@@ -1,5 +1,6 @@
 // Compiled: programs by signature, and the call.
 #include <chrono>
+#include <cstring>
 
 #include "support/error.h"
 #include "support/flags.h"
@@ -25,6 +26,13 @@ void check_inputs(std::span<const Tensor> inputs, const std::string& name) {
     if (!inputs[i].defined()) fail("{}: input {} is an undefined Tensor", name, i);
     if (inputs[i].impl()->traced()) Tracer::check_usable(*inputs[i].impl(), name);
   }
+}
+
+// One tensor, or two of equal bytes (made anew by each trace).
+bool same_capture(const std::shared_ptr<TensorImpl>& a, const std::shared_ptr<TensorImpl>& b) {
+  if (a == b || !a || !b) return a == b;
+  auto x = dense_copy_if_needed(a), y = dense_copy_if_needed(b);
+  return x->num_bytes() == y->num_bytes() && std::memcmp(x->pointer(), y->pointer(), static_cast<size_t>(x->num_bytes())) == 0;
 }
 
 std::vector<Type> types_of(std::span<const Tensor> inputs) {
@@ -115,9 +123,16 @@ CompiledEntry& Compiled::Impl::compile(std::span<const Tensor> inputs) {
 
 // Traces again and names the first line that differs: a number or branch that changed between calls.
 void Compiled::Impl::check_trace(CompiledEntry& entry) {
-  std::string text = print(trace_function(function, state, entry.arguments, options).graph);
+  TracedFunction again = trace_function(function, state, entry.arguments, options);
+  std::string text = print(again.graph);
   if (entry.trace_text.empty()) entry.trace_text = text;
-  if (text == entry.trace_text) return;
+  if (text == entry.trace_text) {
+    for (size_t i = 0; i < again.sources.size(); ++i)
+      if (!same_capture(again.sources[i].tensor, entry.sources[i].tensor))
+        fail("{}: CHECK_TRACE: the function captures another tensor ('{}') than the one it was compiled with: keep it in a Variable, or pass it as an argument",
+             options.name, again.graph.inputs()[i].name);
+    return;
+  }
   size_t start = 0, line = 0;
   while (true) {
     auto line_at = [start](const std::string& t) { return start >= t.size() ? std::string("(nothing)") : t.substr(start, t.find('\n', start) - start); };

@@ -64,6 +64,11 @@ class Allocator {
     }
   }
 
+  void reset_peak() {
+    std::lock_guard lock(mutex_);
+    peak_live_bytes_ = live_bytes_;
+  }
+
   AllocatorStats stats() {
     std::lock_guard lock(mutex_);
     return {live_bytes_, cached_bytes_, peak_live_bytes_, system_requests_};
@@ -126,6 +131,7 @@ Allocator& allocator() {
 void recycle(Storage* storage) { allocator().give_back(storage); }
 StorageRef allocate_storage(int64_t num_bytes) { return StorageRef(allocator().take(num_bytes)); }
 AllocatorStats allocator_stats() { return allocator().stats(); }
+void reset_allocator_peak() { allocator().reset_peak(); }
 void release_cached_memory() { allocator().release_large(); }
 
 }  // namespace ws

@@ -55,6 +55,8 @@ struct AllocatorStats {
   int64_t system_requests = 0; // blocks and slabs asked from the backend since the start
 };
 AllocatorStats allocator_stats();
+/// The peak starts again from what is live now.
+void reset_allocator_peak();
 /// Gives large cached blocks back to the backend: before a compiled step's arena is allocated.
 void release_cached_memory();
 

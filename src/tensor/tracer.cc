@@ -74,9 +74,10 @@ Value Tracer::import(TensorImpl& impl) {
     name = impl.slot->name;
   } else {
     source.kind = Source::Kind::kTensor;
+    source.tensor = impl.shared_from_this();
     name = fmt::format("captured{}", imported_.size());
   }
-  source.tensor = impl.shared_from_this();   // also keeps its address from being used again during the trace
+  kept_.push_back(impl.shared_from_this());
   Value v = graph.add_input(unique_input_name(name), impl.type());
   sources.push_back(std::move(source));
   imported_.emplace(&impl, v);
@@ -157,11 +158,16 @@ void Tracer::fail_reading(const TensorImpl& impl, std::string_view what) {
        path_prefix(), what, describe(impl), from);
 }
 
-TracerScope::TracerScope(Tracer& tracer) : path_before_(std::exchange(context().path, {})) { context().tracer = &tracer; }
+// A program is kept, so it must not depend on where its first call happened to be: the path and NoGrad of the caller do not count.
+TracerScope::TracerScope(Tracer& tracer)
+    : path_before_(std::exchange(context().path, {})), no_grad_before_(std::exchange(context().no_grad, false)) {
+  context().tracer = &tracer;
+}
 
 TracerScope::~TracerScope() {
   context().tracer = nullptr;
   context().path = std::move(path_before_);
+  context().no_grad = no_grad_before_;
 }
 
 }  // namespace ws

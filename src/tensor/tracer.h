@@ -61,6 +61,7 @@ class Tracer {
   std::vector<NodeState> node_states_;           // by graph node: plain ones are no part of a gradient's path
   std::unordered_map<const Variable::Slot*, int> registered_;
   std::unordered_map<const TensorImpl*, Value> imported_;
+  std::vector<std::shared_ptr<TensorImpl>> kept_;     // so that no address in imported_ is used again
   std::unordered_map<std::string, int> names_;
 };
 
@@ -74,6 +75,7 @@ class TracerScope {
 
  private:
   std::string path_before_;
+  bool no_grad_before_;
 };
 
 }  // namespace ws
