@@ -95,14 +95,15 @@ TEST(Pipeline, DumpsAndTimes) {
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("wholestep_passes_{}", getpid());
   std::vector<std::string> notes;
   set_note_sink([&](std::string_view line) { notes.emplace_back(line); });
-  const Graph g = body("%1 = exp %x : f32[2] return %x \"y\"");
+  Graph g = body("%1 = exp %x : f32[2] return %x \"y\"");
+  g.name = "a/g";
   run_pipeline(g, {.dump_directory = folder.string(), .time = true});
   set_note_sink({});
   std::set<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) files.insert(entry.path().filename().string());
-  EXPECT_EQ(files, (std::set<std::string>{"00_trace.ir", "01_simplify.ir", "02_eliminate_common_subexpressions.ir", "03_eliminate_dead_code.ir"}));
+  EXPECT_EQ(files, (std::set<std::string>{"a_g.00_trace.ir", "a_g.01_simplify.ir", "a_g.02_eliminate_common_subexpressions.ir", "a_g.03_eliminate_dead_code.ir"}));
   std::stringstream text;
-  text << std::ifstream(folder / "00_trace.ir").rdbuf();
+  text << std::ifstream(folder / "a_g.00_trace.ir").rdbuf();
   EXPECT_EQ(text.str(), print(g));
   EXPECT_EQ(notes.size(), 6u);
   std::filesystem::remove_all(folder);

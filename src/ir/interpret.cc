@@ -42,9 +42,11 @@ double rounded_to(DType dtype, double x) {
 }  // namespace
 
 std::vector<RefArray> interpret_node(const Graph& graph, const Node& node, std::span<const RefArray> inputs) {
+  constexpr int64_t kMaxElements = int64_t{1} << 36;  // what the machine may have is left to the allocator; this it cannot have
   std::vector<RefArray> results(node.results.size());
   for (size_t i = 0; i < results.size(); ++i) {
     results[i].type = graph.type_of(node.results[i]);
+    if (results[i].type.shape.num_elements() > kMaxElements) throw std::bad_alloc();
     results[i].data.assign(static_cast<size_t>(results[i].type.shape.num_elements()), 0.0);
   }
   node.op->reference(inputs, node.attrs, results);

@@ -1,9 +1,11 @@
 #include "passes/pipeline.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 
+#include "ir/text.h"
 #include "passes/rules.h"
 #include "support/error.h"
 #include "support/log.h"
@@ -27,7 +29,9 @@ void write_dump(const PipelineOptions& options, int number, std::string_view pas
   const std::filesystem::path folder = options.dump_directory;
   std::error_code problem;
   std::filesystem::create_directories(folder, problem);
-  const auto path = folder / fmt::format("{:02}_{}.ir", number, pass);
+  std::string name = graph.name;  // one folder takes several graphs
+  std::replace_if(name.begin(), name.end(), [](char c) { return !is_word_char(c) || c == '/'; }, '_');
+  const auto path = folder / fmt::format("{}.{:02}_{}.ir", name, number, pass);
   std::ofstream file(path, std::ios::binary);
   file << print(graph);
   if (!file.flush()) note("cannot write {}", path.string());

@@ -12,7 +12,7 @@ namespace ws {
 
 struct PipelineOptions {
   std::set<std::string> disabled = {};    // names of passes and rules
-  std::string dump_directory = {};        // NN_pass.ir after each pass, 00_trace.ir before; empty: none
+  std::string dump_directory = {};        // NAME.NN_pass.ir after each pass of graph NAME, NAME.00_trace.ir before; empty: none
   bool time = false;                      // a note for each pass
   int verify = 0;                         // 1: the graph before and after; 2: after every pass
 };
