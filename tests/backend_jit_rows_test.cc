@@ -216,6 +216,45 @@ TEST(JitRows, Bf16) {
     }
 }
 
+// A body so long that it is compiled once, with a mask in every iteration: sums, scratch, narrow and wide stores.
+TEST(JitRows, HeavyBodies) {
+  KernelWriter w(Walk::kRows, 2);
+  const int x = w.load(DType::bf16);
+  int v = w.op("cast", {x}, DType::f32, {{"dtype", DType::f32}});
+  for (int i = 0; i < 8; ++i) v = w.op("tanh", {v});
+  const int total = w.reduce_row(v, DType::f32), top = w.reduce_row(v, DType::f32, true);
+  int y = w.op("sub", {v, top});
+  for (int i = 0; i < 8; ++i) y = w.op("tanh", {y});
+  w.store(w.op("add", {y, total}), DType::f32);
+  w.store(w.op("cast", {y}, DType::bf16, {{"dtype", DType::bf16}}), DType::bf16);
+  w.store(w.op("lt", {y, v}, DType::boolean), DType::boolean);
+  const auto kernel = w.done();
+  for (Isa isa : machine_isas())
+    for (int64_t n : {1, 15, 16, 17, 33, 64, 100}) {
+      Array in(DType::bf16, 2 * n), sum_out(DType::f32, 2 * n), narrow(DType::bf16, 2 * n), mask(DType::boolean, 2 * n);
+      fill_random(in, 4);
+      Call(*kernel, {2, n}).bind_dense(0, in).bind_dense(1, sum_out).bind_dense(2, narrow).bind_dense(3, mask).run(compile_one(isa, kernel), kernel->walk);
+      for (int64_t r = 0; r < 2; ++r) {
+        std::vector<float> deep(static_cast<size_t>(n));
+        for (int64_t i = 0; i < n; ++i) {
+          float d = static_cast<float>(in.get(r * n + i));
+          for (int k = 0; k < 8; ++k) d = evaluate("tanh", {d});
+          deep[static_cast<size_t>(i)] = d;
+        }
+        auto at = [&](int64_t i) { return deep[static_cast<size_t>(i)]; };
+        const float sum = contract_sum<float>(n, at), max = contract_max(n, at);
+        for (int64_t i = 0; i < n; ++i) {
+          float d = at(i) - max;
+          for (int k = 0; k < 8; ++k) d = evaluate("tanh", {d});
+          ASSERT_TRUE(same(sum_out.at<float>(r * n + i), d + sum)) << n << " at " << i;
+          ASSERT_EQ(static_cast<float>(narrow.get(r * n + i)), ops::EvalScalarBuilder::rounded_to_bf16(d));
+          ASSERT_EQ(mask.get(r * n + i) != 0, d < at(i));
+        }
+      }
+      ASSERT_TRUE(in.guards_whole() && sum_out.guards_whole() && narrow.guards_whole() && mask.guards_whole());
+    }
+}
+
 TEST(JitRowBlocks, ColumnSumsWithARowSum) {
   KernelWriter w(Walk::kRowBlocks, 3);
   const int x = w.load(DType::f32), y = w.load(DType::f32);

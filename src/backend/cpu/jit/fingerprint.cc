@@ -9,7 +9,8 @@ namespace {
 class ListeningBuilder final : public ScalarBuilder {
  public:
   explicit ListeningBuilder(Hash& hash) : hash_(hash) {}
-  S input(DType dtype) { return make(dtype == DType::bf16 ? DType::f32 : dtype); }
+  S input(DType dtype) { return make(dtype); }
+  int num_operations() const { return num_operations_; }
 
   S constant(DType dtype, double value) override { return note("constant", dtype, {}, static_cast<uint64_t>(dtype), std::bit_cast<uint64_t>(value)); }
   S bits_f32(uint32_t bits) override { return note("bits_f32", DType::f32, {}, bits); }
@@ -51,12 +52,20 @@ class ListeningBuilder final : public ScalarBuilder {
     for (S s : operands) hash_.add(static_cast<uint64_t>(s.id));
     hash_.add(first);
     hash_.add(second);
+    if (operands.size() > 0) ++num_operations_;
     return make(dtype);
   }
 
   Hash& hash_;
   int next_ = 0;
+  int num_operations_ = 0;
 };
+
+ScalarBuilder::S listen(ListeningBuilder& builder, const LoopKernel& kernel, const LoopInstr& instr) {
+  std::vector<ScalarBuilder::S> inputs;
+  for (int operand : instr.operands) inputs.push_back(builder.input(kernel.body[static_cast<size_t>(operand)].dtype));
+  return instr.op->emit(builder, inputs, instr.attrs);
+}
 
 }  // namespace
 
@@ -65,13 +74,18 @@ uint64_t emission_fingerprint(const LoopKernel& kernel) {
   for (const LoopInstr& in : kernel.body) {
     if (in.kind != LoopInstr::Kind::kOp) continue;
     ListeningBuilder builder(hash);
-    std::vector<ScalarBuilder::S> inputs;
-    for (int operand : in.operands) inputs.push_back(builder.input(kernel.body[static_cast<size_t>(operand)].dtype));
-    const ScalarBuilder::S result = in.op->emit(builder, inputs, in.attrs);
+    const ScalarBuilder::S result = listen(builder, kernel, in);
     hash.add(static_cast<uint64_t>(result.id));
     hash.add(in.op->traits);
   }
   return hash.value();
+}
+
+int emitted_operations(const LoopKernel& kernel, const LoopInstr& instr) {
+  Hash ignored;
+  ListeningBuilder builder(ignored);
+  listen(builder, kernel, instr);
+  return builder.num_operations();
 }
 
 }  // namespace ws::cpu

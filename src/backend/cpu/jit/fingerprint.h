@@ -1,5 +1,5 @@
-// A hash of what the ops of a LoopKernel emit, so that a cached kernel is not found again after an op's formula changed.
-// Takes a kernel; runs each op's emit against a builder that only listens; costs microseconds and no LLVM.
+// What the ops of a LoopKernel emit, heard by a builder that only listens: a hash, so that a cached kernel is not found again
+// after an op's formula changed, and a count, which is the op's weight. Costs microseconds and no LLVM.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -26,5 +26,7 @@ class Hash {
 };
 
 uint64_t emission_fingerprint(const LoopKernel& kernel);
+/// Operations, constants not counted, that a kOp emits for one element.
+int emitted_operations(const LoopKernel& kernel, const LoopInstr& instr);
 
 }  // namespace ws::cpu

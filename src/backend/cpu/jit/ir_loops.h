@@ -63,6 +63,21 @@ class IrLoops {
     return join(done, otherwise, before, values, last);
   }
 
+  template <class Then, class Else>
+  void if_then_else(const char* name, llvm::Value* condition, Then&& then, Else&& otherwise) {
+    llvm::BasicBlock* yes = block(name);
+    llvm::BasicBlock* no = block(std::string(name) + ".else");
+    llvm::BasicBlock* done = block(std::string(name) + ".end");
+    ir_.CreateCondBr(condition, yes, no);
+    ir_.SetInsertPoint(yes);
+    then();
+    ir_.CreateBr(done);
+    ir_.SetInsertPoint(no);
+    otherwise();
+    ir_.CreateBr(done);
+    ir_.SetInsertPoint(done);
+  }
+
  private:
   llvm::BasicBlock* block(const std::string& name) {
     return llvm::BasicBlock::Create(ir_.getContext(), name, ir_.GetInsertBlock()->getParent());

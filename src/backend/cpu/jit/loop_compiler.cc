@@ -1,5 +1,6 @@
 #include "backend/cpu/jit/loop_compiler.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <exception>

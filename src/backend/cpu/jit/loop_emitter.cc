@@ -25,8 +25,7 @@ struct Row {
 
 /// One vector of one row inside an iteration.
 struct Spot {
-  Row* row = nullptr;
-  size_t row_number = 0;
+  const Row* row = nullptr;
   Value* inner = nullptr;      // index of lane 0 along the inner axis
   std::vector<Lanes> values;   // by instruction: element-level values
 };
@@ -134,13 +133,12 @@ class LoopEmitter {
   void sweep_rows(const Row& first, Value* count, Value* low, Value* high) {
     const int axis = kernel_.rank - 2;
     loops_.loop("row", constant(0), count, 1, {}, [&](Value* k, const Values&) -> Values {
-      std::vector<Row> rows(1, first);
-      Row& row = rows[0];
+      Row row = first;
       row.index = ir_.CreateAdd(first.index, k);
       row.outer.back() = ir_.CreateAdd(first.outer.back(), k);
       for (int a = 0; a < num_accesses(); ++a)
         if (!is_column_target(a)) row.base[static_cast<size_t>(a)] = advance(row.base[static_cast<size_t>(a)], ir_.CreateMul(k, stride_bytes(a, axis)));
-      process(rows, low, high);
+      process(row, low, high);
       return {};
     });
   }
@@ -152,10 +150,10 @@ class LoopEmitter {
     const int outer = kernel_.rank - 1;
     if (outer == 0) {
       loops_.if_then("row", ir_.CreateICmpSLT(begin(), end()), {}, [&]() -> Values {
-        std::vector<Row> rows(1);
-        rows[0].base = bases_at({}, nullptr);
-        rows[0].index = constant(0);
-        process(rows, low, high);
+        Row row;
+        row.base = bases_at({}, nullptr);
+        row.index = constant(0);
+        process(row, low, high);
         return {};
       });
       return;
@@ -211,7 +209,7 @@ class LoopEmitter {
       if (in.kind != Kind::kReduceColumn) continue;
       const DType dtype = dtype_of(in.access);
       const Lanes start = Accumulator(ir_, vectors_, dtype, in.is_max).start_lanes();
-      sweep(constant(0), inner_dim(), 1, {}, [&](Value* i, int, const Part& part, Values) -> Values {
+      sweep(constant(0), inner_dim(), 1, false, {}, [&](Value* i, int, const Part& part, Values) -> Values {
         memory_.store(start, element(row.base[static_cast<size_t>(in.access)], in.access, i), dtype, Step::kUnit, nullptr, part);
         return {};
       });
@@ -220,17 +218,17 @@ class LoopEmitter {
 
   void walk_flat_blocks() {
     loops_.loop("unit", begin(), end(), 1, {}, [&](Value* unit, const Values&) -> Values {
-      std::vector<Row> rows(1);
-      rows[0].base = bases_at({}, unit);
-      rows[0].index = constant(0);
+      Row row;
+      row.base = bases_at({}, unit);
+      row.index = constant(0);
       Value* low = ir_.CreateMul(unit, constant(kFlatBlock));
       Value* high = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, inner_dim(), ir_.CreateAdd(low, constant(kFlatBlock)));
-      process(rows, low, high);
+      process(row, low, high);
       return {};
     });
   }
 
-  // --- one row, or a few together --------------------------------------------------------------------------------------
+  // --- one row --------------------------------------------------------------------------------------------------------
 
   void emit_call_level() {
     call_values_.resize(kernel_.body.size());
@@ -276,18 +274,17 @@ class LoopEmitter {
     return out;
   }
 
-  void process(std::vector<Row>& rows, Value* low, Value* high) {
-    for (Row& row : rows) row.values.resize(kernel_.body.size());
+  void process(Row& row, Value* low, Value* high) {
+    row.values.resize(kernel_.body.size());
     const int num_passes = static_cast<int>(plan_.passes.size());
     for (int p = 0; p <= num_passes; ++p) {
-      for (Row& row : rows) emit_row_level(row, p);
-      if (p < num_passes) emit_pass(plan_.passes[static_cast<size_t>(p)], rows, low, high);
+      emit_row_level(row, p);
+      if (p < num_passes) emit_pass(plan_.passes[static_cast<size_t>(p)], row, low, high);
     }
-    for (Row& row : rows)
-      for (int i : plan_.row_stores) {
-        const LoopInstr& in = instr(i);
-        memory_.store_one(value_of(in.operands[0], row), row.base[static_cast<size_t>(in.access)], dtype_of(in.access));
-      }
+    for (int i : plan_.row_stores) {
+      const LoopInstr& in = instr(i);
+      memory_.store_one(value_of(in.operands[0], row), row.base[static_cast<size_t>(in.access)], dtype_of(in.access));
+    }
   }
 
   void emit_row_level(Row& row, int depth) {
@@ -327,9 +324,11 @@ class LoopEmitter {
 
   // --- one pass over the elements --------------------------------------------------------------------------------------
 
-  /// body(i, vectors, part, carried) for each group of `unroll` whole vectors, then for what is left, masked vector by vector.
+  /// body(i, vectors, part, carried) for each group of `unroll` whole vectors, then for what is left, masked vector by vector;
+  /// `in_one`: masked from the start, so that there is one body.
   template <class Body>
-  Values sweep(Value* low, Value* high, int unroll, Values carried, Body&& body) {
+  Values sweep(Value* low, Value* high, int unroll, bool in_one, Values carried, Body&& body) {
+    if (in_one) return loops_.loop("vectors", low, high, kLanes, carried, [&](Value* i, const Values& v) { return body(i, 1, memory_.first(ir_.CreateSub(high, i), true), v); });
     const int64_t step = int64_t{kLanes} * unroll;
     Value* stop = ir_.CreateAdd(low, ir_.CreateAnd(ir_.CreateSub(high, low), constant(-step)));
     carried = loops_.loop("vectors", low, stop, step, carried, [&](Value* i, const Values& v) { return body(i, unroll, Part{}, v); });
@@ -340,28 +339,32 @@ class LoopEmitter {
 
   Accumulator accumulator_of(int i) { return {ir_, vectors_, instr(i).dtype, instr(i).is_max}; }
 
+  bool has_masked_accesses(const LoopPass& pass) const {
+    auto masked = [&](int i) { return instr(i).kind == Kind::kOp || memory_.has_masked_access(dtype_of(instr(i).access)); };
+    return std::all_of(pass.computes.begin(), pass.computes.end(), masked) && std::all_of(pass.stores.begin(), pass.stores.end(), masked);
+  }
+
   /// A maximum may use an accumulator for each vector of an iteration, as its order does not matter; a sum has one.
   int accumulators_of(int i, const LoopPass& pass) const { return instr(i).is_max ? pass.unroll : 1; }
 
-  void emit_pass(const LoopPass& pass, std::vector<Row>& rows, Value* low, Value* high) {
-    auto body = [&](Value* i, int vectors, const Part& part, const Values& carried) { return emit_body(pass, rows, low, i, vectors, part, carried); };
+  void emit_pass(const LoopPass& pass, Row& row, Value* low, Value* high) {
+    auto body = [&](Value* i, int vectors, const Part& part, const Values& carried) { return emit_body(pass, row, low, i, vectors, part, carried); };
+    const bool in_one = pass.is_heavy && has_masked_accesses(pass);
     if (pass.reductions.empty()) {
-      sweep(low, high, pass.unroll, {}, body);
+      sweep(low, high, pass.unroll, in_one, {}, body);
       return;
     }
     auto sweep_block = [&](Value* from, Value* to) {
       Values start;
-      for (size_t r = 0; r < rows.size(); ++r)
-        for (int i : pass.reductions) start.insert(start.end(), static_cast<size_t>(accumulators_of(i, pass)), accumulator_of(i).start());
-      const Values lanes = sweep(from, to, pass.unroll, start, body);
+      for (int i : pass.reductions) start.insert(start.end(), static_cast<size_t>(accumulators_of(i, pass)), accumulator_of(i).start());
+      const Values lanes = sweep(from, to, pass.unroll, in_one, start, body);
       Values folded;
       size_t at = 0;
-      for (size_t r = 0; r < rows.size(); ++r)
-        for (int i : pass.reductions) {
-          Value* whole = lanes[at++];
-          for (int u = 1; u < accumulators_of(i, pass); ++u) whole = accumulator_of(i).combine(whole, lanes[at++]);
-          folded.push_back(accumulator_of(i).fold(whole));
-        }
+      for (int i : pass.reductions) {
+        Value* whole = lanes[at++];
+        for (int u = 1; u < accumulators_of(i, pass); ++u) whole = accumulator_of(i).combine(whole, lanes[at++]);
+        folded.push_back(accumulator_of(i).fold(whole));
+      }
       return folded;
     };
     Values totals;
@@ -369,19 +372,19 @@ class LoopEmitter {
     if (kernel_.walk == Walk::kFlatBlocks || !has_sum) {
       totals = sweep_block(low, high);
     } else {
-      for (size_t r = 0; r < rows.size(); ++r)
-        for (int i : pass.reductions) totals.push_back(accumulator_of(i).identity());
+      for (int i : pass.reductions) totals.push_back(accumulator_of(i).identity());
       Value* stop = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, high, constant(1));  // an empty row has one empty block
       totals = loops_.loop("block", low, stop, kFlatBlock, totals, [&](Value* from, Values sums) {
         Value* to = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, high, ir_.CreateAdd(from, constant(kFlatBlock)));
         const Values folded = sweep_block(from, to);
-        for (size_t s = 0; s < sums.size(); ++s) sums[s] = accumulator_of(pass.reductions[s % pass.reductions.size()]).combine(sums[s], folded[s]);
+        for (size_t r = 0; r < sums.size(); ++r) sums[r] = accumulator_of(pass.reductions[r]).combine(sums[r], folded[r]);
         return sums;
       });
     }
-    size_t at = 0;
-    for (Row& row : rows)
-      for (int i : pass.reductions) row.values[static_cast<size_t>(i)] = as_declared(accumulator_of(i).decode(vectors_.splat(totals[at++])), instr(i).dtype);
+    for (size_t r = 0; r < totals.size(); ++r) {
+      const int i = pass.reductions[r];
+      row.values[static_cast<size_t>(i)] = as_declared(accumulator_of(i).decode(vectors_.splat(totals[r])), instr(i).dtype);
+    }
   }
 
   Value* element(Value* base, int a, Value* i) {
@@ -395,23 +398,21 @@ class LoopEmitter {
   Step store_step(int a) const { return access(a).step == Step::kSplat ? Step::kStrided : access(a).step; }
   Value* stride_of(int a) { return access(a).step == Step::kStrided || access(a).step == Step::kSplat ? inner_stride_bytes(a) : nullptr; }
 
-  Value* scratch_address(const LoopPass&, int i, const Spot& spot, size_t num_rows, Value* low) {
+  Value* scratch_address(int i, const Spot& spot, Value* low) {
     Value* length = kernel_.walk == Walk::kFlatBlocks ? constant(kFlatBlock)
                                                       : ir_.CreateAnd(ir_.CreateAdd(inner_dim(), constant(kLanes - 1)), constant(-kLanes));
-    const auto row = static_cast<int64_t>(static_cast<size_t>(plan_.slot[static_cast<size_t>(i)]) * num_rows + spot.row_number);
-    Value* start = advance(function_->getArg(5), ir_.CreateMul(length, constant(8 * row)));
+    Value* start = advance(function_->getArg(5), ir_.CreateMul(length, constant(int64_t{8} * plan_.slot[static_cast<size_t>(i)])));
     return ir_.CreateGEP(vectors_.memory_element(value_dtype(i)), start, ir_.CreateSub(spot.inner, low));
   }
   DType value_dtype(int i) const { return computing_type(instr(i).dtype); }
 
-  Values emit_body(const LoopPass& pass, std::vector<Row>& rows, Value* low, Value* i, int vectors, const Part& part, Values carried) {
+  Values emit_body(const LoopPass& pass, const Row& row, Value* low, Value* i, int vectors, const Part& part, Values carried) {
     std::vector<Spot> spots;
-    for (size_t r = 0; r < rows.size(); ++r)
-      for (int u = 0; u < vectors; ++u) {
-        Value* inner = u == 0 ? i : ir_.CreateAdd(i, constant(int64_t{kLanes} * u));
-        spots.push_back({&rows[r], r, inner, std::vector<Lanes>(kernel_.body.size())});
-      }
-    emit_loads(pass, spots, rows.size(), low, part);
+    for (int u = 0; u < vectors; ++u) {
+      Value* inner = u == 0 ? i : ir_.CreateAdd(i, constant(int64_t{kLanes} * u));
+      spots.push_back({&row, inner, std::vector<Lanes>(kernel_.body.size())});
+    }
+    emit_loads(pass, spots, low, part);
     for (int v : pass.computes)
       if (instr(v).kind == Kind::kOp)
         for (Spot& spot : spots) {
@@ -420,21 +421,21 @@ class LoopEmitter {
         }
     for (int v : pass.saves)
       for (Spot& spot : spots)
-        memory_.store(spot.values[static_cast<size_t>(v)], scratch_address(pass, v, spot, rows.size(), low), value_dtype(v), Step::kUnit, nullptr, Part{});
+        memory_.store(spot.values[static_cast<size_t>(v)], scratch_address(v, spot, low), value_dtype(v), Step::kUnit, nullptr, Part{});
     emit_stores(pass, spots, part);
-    emit_columns(pass, spots, static_cast<size_t>(vectors), part);
-    accumulate(pass, spots, rows.size(), static_cast<size_t>(vectors), part, carried);
+    emit_columns(pass, spots, part);
+    accumulate(pass, spots, part, carried);
     return carried;
   }
 
   Value* position_dim(const LoopInstr& in) { return in.op->has(kIndexed) ? inner_dim() : nullptr; }
 
   // All loads of an iteration come first: a store may write, in place, what one of them reads.
-  void emit_loads(const LoopPass& pass, std::vector<Spot>& spots, size_t num_rows, Value* low, const Part& part) {
+  void emit_loads(const LoopPass& pass, std::vector<Spot>& spots, Value* low, const Part& part) {
     for (int v : pass.reloads)
       for (Spot& spot : spots) {
         Lanes& value = spot.values[static_cast<size_t>(v)];
-        value = memory_.load(scratch_address(pass, v, spot, num_rows, low), value_dtype(v), Step::kUnit, nullptr, Part{});
+        value = memory_.load(scratch_address(v, spot, low), value_dtype(v), Step::kUnit, nullptr, Part{});
         value.is_bf16 = instr(v).dtype == DType::bf16;
       }
     for (int v : pass.computes) {
@@ -463,30 +464,29 @@ class LoopEmitter {
   }
 
   // Rows ascending for each column; the target stays in the innermost cache.
-  void emit_columns(const LoopPass& pass, std::vector<Spot>& spots, size_t vectors, const Part& part) {
+  void emit_columns(const LoopPass& pass, const std::vector<Spot>& spots, const Part& part) {
     for (int v : pass.columns) {
       const LoopInstr& in = instr(v);
       Accumulator accumulator(ir_, vectors_, dtype_of(in.access), in.is_max);
-      for (size_t u = 0; u < vectors; ++u) {
-        Value* target = element(spots[u].row->base[static_cast<size_t>(in.access)], in.access, spots[u].inner);
+      for (const Spot& spot : spots) {
+        Value* target = element(spot.row->base[static_cast<size_t>(in.access)], in.access, spot.inner);
         Value* sum = accumulator.encode(memory_.load(target, dtype_of(in.access), Step::kUnit, nullptr, part).value);
-        for (size_t s = u; s < spots.size(); s += vectors) sum = accumulator.add(sum, value_of(in.operands[0], spots[s]).value, nullptr);
+        sum = accumulator.add(sum, value_of(in.operands[0], spot).value, nullptr);
         memory_.store(accumulator.decode(sum), target, dtype_of(in.access), Step::kUnit, nullptr, part);
       }
     }
   }
 
-  void accumulate(const LoopPass& pass, std::vector<Spot>& spots, size_t num_rows, size_t vectors, const Part& part, Values& carried) {
+  void accumulate(const LoopPass& pass, const std::vector<Spot>& spots, const Part& part, Values& carried) {
     size_t at = 0;
-    for (size_t r = 0; r < num_rows; ++r)
-      for (int i : pass.reductions) {
-        const auto width = static_cast<size_t>(accumulators_of(i, pass));
-        for (size_t u = 0; u < vectors; ++u) {
-          Value*& lanes = carried[at + (width > 1 ? u : 0)];
-          lanes = accumulator_of(i).add(lanes, value_of(instr(i).operands[0], spots[r * vectors + u]).value, part.mask);
-        }
-        at += width;
+    for (int i : pass.reductions) {
+      const auto width = static_cast<size_t>(accumulators_of(i, pass));
+      for (size_t u = 0; u < spots.size(); ++u) {
+        Value*& lanes = carried[at + (width > 1 ? u : 0)];
+        lanes = accumulator_of(i).add(lanes, value_of(instr(i).operands[0], spots[u]).value, part.mask);
       }
+      at += width;
+    }
   }
 
   const LoopKernel& kernel_;

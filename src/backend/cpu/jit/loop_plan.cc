@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/jit/fingerprint.h"
 #include "support/error.h"
 
 namespace ws::cpu {
@@ -9,7 +10,8 @@ namespace {
 
 using Kind = LoopInstr::Kind;
 
-constexpr int kExpensiveWeight = 24;   // an op such as exp, in units of one cheap op
+constexpr int kSlowLoadWeight = 24;    // sixteen loads, in operations
+constexpr int kHeavyWeight = 100;      // operations of a body that is not worth compiling twice
 constexpr int kRecomputeLimit = 10;    // cheap ops that are computed again rather than kept
 
 class Planner {
@@ -20,8 +22,10 @@ class Planner {
     check();
     find_levels();
     find_passes();
-    for (LoopPass& pass : plan_.passes) pass.unroll = unroll_of(pass);
-    plan_.rows = rows_together();
+    for (LoopPass& pass : plan_.passes) {
+      pass.unroll = unroll_of(pass);
+      pass.is_heavy = weight_of(pass) >= kHeavyWeight && !has_slow_load(pass);
+    }
     return std::move(plan_);
   }
 
@@ -145,8 +149,7 @@ class Planner {
       c = 1;
       for (int operand : instr(i).operands) c += cost[static_cast<size_t>(operand)];
       const LoopInstr& in = instr(i);
-      const bool slow_load = in.kind == Kind::kFold || (in.kind == Kind::kLoad && access(in).step == Step::kStrided);
-      if (slow_load || (in.kind == Kind::kOp && (in.op->has(kExpensive) || c > kRecomputeLimit))) {
+      if (is_slow_load(in) || (in.kind == Kind::kOp && (in.op->has(kExpensive) || c > kRecomputeLimit))) {
         keep_[static_cast<size_t>(i)] = true;
         c = 1;
       }
@@ -157,8 +160,8 @@ class Planner {
     int weight = 0;
     for (int i : pass.computes) {
       const LoopInstr& in = instr(i);
-      if (in.kind == Kind::kOp) weight += in.op->has(kExpensive) ? kExpensiveWeight : 1;
-      if (in.kind == Kind::kLoad && access(in).step == Step::kStrided) weight += kExpensiveWeight;
+      if (in.kind == Kind::kOp) weight += emitted_operations(kernel_, in);
+      if (in.kind == Kind::kLoad && access(in).step == Step::kStrided) weight += kSlowLoadWeight;
       if (in.kind == Kind::kLoad && (access(in).dtype == DType::bf16 || access(in).step == Step::kSwapped)) weight += 1;
     }
     return weight;
@@ -175,7 +178,12 @@ class Planner {
     return weight <= 2 ? 4 : weight <= 8 ? 2 : 1;
   }
 
-  int rows_together() const { return 1; }
+  bool has_slow_load(const LoopPass& pass) const {
+    return std::any_of(pass.computes.begin(), pass.computes.end(), [&](int i) { return is_slow_load(instr(i)); });
+  }
+  bool is_slow_load(const LoopInstr& in) const {
+    return in.kind == Kind::kFold || (in.kind == Kind::kLoad && access(in).step == Step::kStrided);
+  }
 
   const LoopKernel& kernel_;
   int count_;

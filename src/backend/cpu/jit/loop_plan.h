@@ -19,6 +19,7 @@ struct LoopPass {
   std::vector<int> stores;      // element-level kStore
   std::vector<int> columns;     // kReduceColumn
   int unroll = 1;               // vectors an iteration
+  bool is_heavy = false;        // so much arithmetic that a mask in every iteration costs less than compiling the body twice
 };
 
 struct LoopPlan {
@@ -28,7 +29,6 @@ struct LoopPlan {
   std::vector<LoopPass> passes;
   std::vector<int> row_stores;
   int num_slots = 0;
-  int rows = 1;              // rows swept together, to overlap the latency of their sums
 };
 
 /// Throws InternalError where the kernel breaks the contract of loop_kernel.h.

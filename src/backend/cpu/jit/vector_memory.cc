@@ -27,10 +27,10 @@ void set_target_attributes(llvm::Function& function, Isa isa) {
   }
 }
 
-Part VectorMemory::first(llvm::Value* count) {
+Part VectorMemory::first(llvm::Value* count, bool mostly_whole) {
   llvm::Type* i32 = ir_.getInt32Ty();
   count = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, count, ir_.getInt64(kLanes));
-  return {count, ir_.CreateICmpULT(vectors_.iota(i32), vectors_.splat(ir_.CreateTrunc(count, i32)))};
+  return {count, ir_.CreateICmpULT(vectors_.iota(i32), vectors_.splat(ir_.CreateTrunc(count, i32))), mostly_whole};
 }
 
 bool VectorMemory::has_masked_access(DType dtype) const { return isa_ == Isa::avx512 || size_of(dtype) >= 4; }
@@ -82,7 +82,11 @@ void VectorMemory::store(const Lanes& lanes, llvm::Value* pointer, DType dtype, 
 
 void VectorMemory::store_raw(llvm::Value* vector, llvm::Value* pointer, DType dtype, llvm::Value* stride_bytes, const Part& part) {
   const llvm::Align align = align_of(dtype);
-  if (!stride_bytes && !part.mask) {
+  if (part.mostly_whole) {   // some processors take tens of cycles for a masked store
+    llvm::Value* whole = ir_.CreateICmpEQ(part.count, ir_.getInt64(kLanes));
+    IrLoops(ir_).if_then_else("whole", whole, [&] { store_raw(vector, pointer, dtype, stride_bytes, {}); },
+                              [&] { store_raw(vector, pointer, dtype, stride_bytes, {part.count, part.mask}); });
+  } else if (!stride_bytes && !part.mask) {
     ir_.CreateAlignedStore(vector, pointer, align);
   } else if (!stride_bytes && has_masked_access(dtype)) {
     ir_.CreateMaskedStore(vector, pointer, align, part.mask);

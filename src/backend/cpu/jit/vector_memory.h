@@ -12,6 +12,7 @@ namespace ws::cpu {
 struct Part {
   llvm::Value* count = nullptr;
   llvm::Value* mask = nullptr;
+  bool mostly_whole = false;   // all lanes in every iteration but the last
 };
 
 class VectorMemory {
@@ -20,7 +21,9 @@ class VectorMemory {
       : module_(module), ir_(ir), vectors_(vectors), isa_(isa) {}
 
   /// The first `count` lanes; all where it is more than there are.
-  Part first(llvm::Value* count);
+  Part first(llvm::Value* count, bool mostly_whole = false);
+  /// False where a masked access is a loop over elements.
+  bool has_masked_access(DType dtype) const;
   /// The element at `pointer` in all lanes.
   Lanes load_splat(llvm::Value* pointer, DType dtype);
   /// `stride_bytes` is only read for kStrided.
@@ -30,7 +33,6 @@ class VectorMemory {
   void store_one(const Lanes& lanes, llvm::Value* pointer, DType dtype);
 
  private:
-  bool has_masked_access(DType dtype) const;
   llvm::Value* load_raw(llvm::Value* pointer, DType dtype, llvm::Value* stride_bytes, const Part& part);
   void store_raw(llvm::Value* vector, llvm::Value* pointer, DType dtype, llvm::Value* stride_bytes, const Part& part);
   llvm::Value* swap_pairs(llvm::Value* vector);
