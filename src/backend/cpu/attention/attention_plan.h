@@ -8,17 +8,37 @@
 namespace ws::cpu {
 
 constexpr int64_t kChainBlock = 512;  // numerics contract: terms per FMA chain
+constexpr int64_t kMostRows = 16;     // no register tile is taller: rows of weights are followed by that many zeros
+constexpr int64_t kMostColumns = 32;  // nor wider
 constexpr int kMaxLoopSlots = 4;      // rows of scratch that a row loop may want: the workspace is sized before it is compiled
 
 struct AttentionPlan {
   int64_t stripe_rows = 0;   // query rows at once; divides kChainBlock, so that a stripe lies in one block of queries
-  int64_t ld = 0;            // floats from one row of scores to the next
-  // Byte offsets in a worker's scratch
-  int64_t scores = 0, grad_weights = 0, block_sum = 0, grad_k = 0, grad_v = 0, gemm = 0, loop = 0;
+  int64_t ld_keys = 0;       // floats from one row of scores to the next
+  int64_t ld_size = 0;       // floats from one row of a dense copy to the next: head_size in whole vectors
+  // Byte offsets in a worker's scratch; names as in AttentionScratch
+  int64_t scores = 0, grad_weights = 0, q = 0, grad_out = 0, key = 0, value = 0, key_t = 0, value_t = 0, grad_k = 0, grad_v = 0, loop = 0;
   int64_t bytes = 0;
 };
 
 AttentionPlan plan_attention(const Attention& a, bool backward);
+
+/// Scratch of one worker.
+struct AttentionScratch {
+  float *scores, *grad_weights;    // [stripe_rows, ld_keys]: scores, then weights; grad_p, then gradients of the scores
+  float *q, *grad_out;             // [stripe_rows, ld_size]: the stripe's rows, dense
+  float *key, *value;              // [keys, ld_size]: dense
+  float *key_t, *value_t;          // panels of columns of the transposed: [keys / columns][head_size][columns]
+  float *grad_k, *grad_v;          // [keys, ld_size]: sums over the current block of queries
+  void* loop;
+  AttentionScratch(void* workspace, const AttentionPlan& plan, int worker) {
+    char* const base = static_cast<char*>(workspace) + worker * plan.bytes;
+    const auto floats = [base](int64_t offset) { return reinterpret_cast<float*>(base + offset); };
+    scores = floats(plan.scores), grad_weights = floats(plan.grad_weights), q = floats(plan.q), grad_out = floats(plan.grad_out);
+    key = floats(plan.key), value = floats(plan.value), key_t = floats(plan.key_t), value_t = floats(plan.value_t);
+    grad_k = floats(plan.grad_k), grad_v = floats(plan.grad_v), loop = base + plan.loop;
+  }
+};
 
 /// One head of one batch item: row t at data + t*stride.
 struct HeadRows {
@@ -34,35 +54,18 @@ inline HeadRows head_rows(const AttentionTensor& x, int64_t batch, int64_t head)
 inline int64_t visible_keys(const Attention& a, int64_t t) {
   return a.causal ? std::clamp<int64_t>(t + 1 + a.keys - a.queries, 0, a.keys) : a.keys;
 }
+/// The first query that sees key s.
+inline int64_t first_query(const Attention& a, int64_t s) { return a.causal ? std::max<int64_t>(0, s + a.queries - a.keys) : 0; }
 
-/// No NaN and no infinity in rows [begin, end).
-bool all_finite(const HeadRows& x, int64_t begin, int64_t end, int64_t size);
-
-/// A strided operand of a product.
-struct Matrix {
-  const float* data;
-  int64_t row_stride, col_stride;
+/// What each ISA's file offers: the same entry points, compiled with that ISA's flags.
+struct AttentionIsaCode {
+  /// Query rows of stripes [begin, end) of one (batch, head) pair.
+  void (*forward)(const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair, int64_t begin, int64_t end);
+  /// A whole pair.
+  void (*backward)(const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair);
 };
-
-/// Scratch of one worker, by name.
-struct AttentionScratch {
-  float *scores, *grad_weights, *block_sum, *grad_k, *grad_v;
-  void *gemm, *loop;
-  AttentionScratch(void* workspace, const AttentionPlan& plan, int worker) {
-    char* const base = static_cast<char*>(workspace) + worker * plan.bytes;
-    const auto floats = [base](int64_t offset) { return reinterpret_cast<float*>(base + offset); };
-    scores = floats(plan.scores), grad_weights = floats(plan.grad_weights), block_sum = floats(plan.block_sum);
-    grad_k = floats(plan.grad_k), grad_v = floats(plan.grad_v);
-    gemm = base + plan.gemm, loop = base + plan.loop;
-  }
-};
-
-/// c [m, n] = a [m, k] b [k, n] by the contract: chains over blocks of 512, block sums added ascending.
-void multiply(GemmIsa isa, int64_t m, int64_t n, int64_t k, const Matrix& a, const Matrix& b, float* c, int64_t c_stride,
-              const AttentionScratch& scratch);
-
-/// Sets right the sign of zeros in c [rows, head_size] = weights x `x` where the keys from `seen` on were left out: their weights
-/// are zeros of the sign of `zero`.
-void add_skipped_zeros(const Attention& a, float* c, int64_t c_stride, int64_t rows, const HeadRows& x, int64_t seen, float zero);
+const AttentionIsaCode& attention_code_portable();
+const AttentionIsaCode& attention_code_avx2();
+const AttentionIsaCode& attention_code_avx512();
 
 }  // namespace ws::cpu

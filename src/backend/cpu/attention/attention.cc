@@ -1,0 +1,94 @@
+#include "backend/cpu/attention/attention.h"
+
+#include "backend/cpu/attention/attention_plan.h"
+#include "support/error.h"
+
+namespace ws::cpu {
+namespace {
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
+
+const AttentionIsaCode& code_for(GemmIsa isa) {
+#if defined(__x86_64__)
+  if (isa == GemmIsa::avx512) return attention_code_avx512();
+  if (isa == GemmIsa::avx2) return attention_code_avx2();
+#endif
+  static_cast<void>(isa);
+  return attention_code_portable();
+}
+
+// Scores of a stripe, and their gradients, stay in L2 beside the operands.
+int64_t choose_stripe_rows(int64_t ld_keys) {
+  constexpr int64_t kStripeBytes = 256 << 10;
+  int64_t rows = 128;
+  while (rows > 16 && rows * ld_keys * kFloatBytes > kStripeBytes) rows /= 2;
+  return rows;
+}
+
+}  // namespace
+
+AttentionPlan plan_attention(const Attention& a, bool backward) {
+  AttentionPlan plan;
+  // Zeros follow the visible keys; and an odd number of lines, since rows a power of two apart would share cache sets.
+  plan.ld_keys = round_up(a.keys, kMostColumns) + kMostRows;
+  plan.ld_size = round_up(a.head_size, 16);
+  plan.stripe_rows = choose_stripe_rows(plan.ld_keys);
+  const auto take = [&](int64_t floats) {
+    const int64_t at = plan.bytes;
+    plan.bytes += round_up(floats * kFloatBytes, 64);
+    return at;
+  };
+  const int64_t stripe = plan.stripe_rows * plan.ld_keys, rows = plan.stripe_rows * plan.ld_size, whole = a.keys * plan.ld_size;
+  const int64_t panels = round_up(a.keys, kMostColumns) * a.head_size;
+  plan.loop = take(2 * kMaxLoopSlots * round_up(a.keys, 16));
+  plan.scores = take(stripe);
+  plan.q = take(rows);
+  plan.key_t = take(panels);
+  if (backward) {
+    plan.grad_weights = take(stripe);
+    plan.grad_out = take(rows);
+    plan.value_t = take(panels);
+    plan.key = take(whole);
+    plan.grad_k = take(whole);
+    plan.grad_v = take(whole);
+  } else {
+    plan.value = take(whole);
+  }
+  return plan;
+}
+
+int64_t attention_workspace_bytes(const Attention& a, GemmIsa, int num_threads, bool backward) {
+  return plan_attention(a, backward).bytes * num_threads;
+}
+
+void attention_forward(const Attention& a, GemmIsa isa, void* workspace, Workers& workers) {
+  WS_ASSERT(a.loops != nullptr && a.loops[0].scratch_slots <= kMaxLoopSlots);
+  const int64_t pairs = a.batch * a.heads;
+  if (pairs == 0 || a.queries == 0) return;
+  const AttentionPlan plan = plan_attention(a, false);
+  const AttentionIsaCode& code = code_for(isa);
+  // Few heads: a head's stripes go to several units, each of which prepares the keys for itself.
+  const int64_t stripes = ceil_div(a.queries, plan.stripe_rows), threads = workers.num_threads();
+  const int64_t parts = threads == 1 ? 1 : std::min(stripes, ceil_div(4 * threads, pairs));
+  workers.parallel_for(pairs * parts, 1, [&](int64_t begin, int64_t end, int worker) {
+    const AttentionScratch scratch(workspace, plan, worker);
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const int64_t part = unit % parts;
+      code.forward(a, plan, scratch, unit / parts, stripes * part / parts, stripes * (part + 1) / parts);
+    }
+  });
+}
+
+void attention_backward(const Attention& a, GemmIsa isa, void* workspace, Workers& workers) {
+  WS_ASSERT(a.loops != nullptr && a.loops[0].scratch_slots <= kMaxLoopSlots);
+  const AttentionPlan plan = plan_attention(a, true);
+  const AttentionIsaCode& code = code_for(isa);
+  workers.parallel_for(a.batch * a.heads, 1, [&](int64_t begin, int64_t end, int worker) {
+    const AttentionScratch scratch(workspace, plan, worker);
+    for (int64_t pair = begin; pair < end; ++pair) code.backward(a, plan, scratch, pair);
+  });
+}
+
+}  // namespace ws::cpu

@@ -1,0 +1,180 @@
+// One head of one batch item, forward and backward, stripe by stripe. Templated on a vector type (tiles.h).
+#pragma once
+#include "backend/cpu/attention/attention_loops.h"
+#include "backend/cpu/attention/products.h"
+#include "backend/cpu/attention/row_calls.h"
+
+namespace ws::cpu {
+namespace {
+
+template <class V>
+class AttentionHead {
+ public:
+  AttentionHead(const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair)
+      : a_(a), plan_(plan), s_(scratch), batch_(pair / a.heads), head_(pair % a.heads), first_row_(pair * a.queries) {}
+
+  void forward(int64_t begin, int64_t end) {
+    const int64_t t_begin = begin * plan_.stripe_rows, t_end = std::min(a_.queries, end * plan_.stripe_rows);
+    if (t_begin >= t_end) return;
+    const int64_t seen = visible_keys(a_, t_end - 1);
+    P::pack_transposed(s_.key_t, rows_of(a_.k), seen, a_.head_size);
+    P::copy_dense(s_.value, plan_.ld_size, rows_of(a_.v), 0, a_.keys, a_.head_size);
+    for (int64_t t0 = t_begin; t0 < t_end; t0 += plan_.stripe_rows) forward_stripe(t0, std::min(plan_.stripe_rows, t_end - t0));
+  }
+
+  void backward() {
+    P::pack_transposed(s_.key_t, rows_of(a_.k), a_.keys, a_.head_size);
+    P::pack_transposed(s_.value_t, rows_of(a_.v), a_.keys, a_.head_size);
+    P::copy_dense(s_.key, plan_.ld_size, rows_of(a_.k), 0, a_.keys, a_.head_size);
+    start_block();
+    for (int64_t t0 = 0; t0 < a_.queries; t0 += plan_.stripe_rows) {
+      if (t0 > 0 && t0 % kChainBlock == 0) {
+        finish_block(t0 == kChainBlock);
+        start_block();
+      }
+      backward_stripe(t0, std::min(plan_.stripe_rows, a_.queries - t0));
+    }
+    finish_block(a_.queries <= kChainBlock);
+  }
+
+ private:
+  using P = Products<V>;
+  HeadRows rows_of(const AttentionTensor& x) const { return head_rows(x, batch_, head_); }
+
+  // Pairs of a tile that are masked enter its sums with weight 0, and 0 times infinity would be NaN: then tiles are single rows.
+  int64_t tile_height(bool finite) const { return finite ? V::kRows : 1; }
+  // Keys that the last row of a stripe sees and the first does not: in `x`, dense.
+  bool partly_seen_finite(const float* x, int64_t t0, int64_t rows) const {
+    const int64_t all = visible_keys(a_, t0), some = visible_keys(a_, t0 + rows - 1);
+    return P::all_finite(x + all * plan_.ld_size, (some - all) * plan_.ld_size);
+  }
+
+  void forward_stripe(int64_t t0, int64_t rows) {
+    P::copy_dense(s_.q, plan_.ld_size, rows_of(a_.q), t0, rows, a_.head_size);
+    const int64_t height = tile_height(partly_seen_finite(s_.value, t0, rows));
+    all_scores(s_.scores, s_.q, s_.key_t, t0, rows);
+    softmax(t0, rows);
+    const HeadRows out = rows_of(a_.out);
+    weighted_sums(out, s_.scores, s_.value, t0, rows, height, 0.0f);
+  }
+
+  void backward_stripe(int64_t t0, int64_t rows) {
+    const int64_t ld = plan_.ld_size;
+    P::copy_dense(s_.q, ld, rows_of(a_.q), t0, rows, a_.head_size);
+    P::copy_dense(s_.grad_out, ld, rows_of(a_.grad_out), t0, rows, a_.head_size);
+    const bool whole = visible_keys(a_, t0) == visible_keys(a_, t0 + rows - 1);
+    const bool finite = whole || (partly_seen_finite(s_.key, t0, rows) && P::all_finite(s_.q, rows * ld) && P::all_finite(s_.grad_out, rows * ld));
+    all_scores(s_.scores, s_.q, s_.key_t, t0, rows);
+    all_scores(s_.grad_weights, s_.grad_out, s_.value_t, t0, rows);
+    softmax_grad(t0, rows);
+    sums_over_queries(s_.grad_v, s_.scores, s_.grad_out, t0, rows, tile_height(finite));
+    sums_over_queries(s_.grad_k, s_.grad_weights, s_.q, t0, rows, tile_height(finite));
+    weighted_sums(rows_of(a_.grad_q), s_.grad_weights, s_.key, t0, rows, tile_height(finite), 0.0f * a_.scale);
+  }
+
+  // scores[rows, visible keys] = x keys^T, panel by panel. A tile whose rows all miss a panel leaves it out.
+  void all_scores(float* scores, const float* x, const float* panels, int64_t t0, int64_t rows) const {
+    const int64_t seen = visible_keys(a_, t0 + rows - 1);
+    for (int64_t s0 = 0; s0 < seen; s0 += P::kColumns, panels += a_.head_size * P::kColumns) {
+      P::for_each_tile(rows, V::kRows, [&](int64_t i, int64_t n) {
+        const int64_t columns = std::min(P::kColumns, visible_keys(a_, t0 + i + n - 1) - s0);
+        if (columns <= 0) return;
+        // Whole vectors: the panel is padded, and so are rows of scores.
+        const int64_t padded = (columns + V::kLanes - 1) / V::kLanes * V::kLanes;
+        P::template tile_rows<false>(n, padded, a_.head_size, x + i * plan_.ld_size, plan_.ld_size, panels, P::kColumns,
+                                     scores + i * plan_.ld_keys + s0, plan_.ld_keys, Sum::kStore);
+      });
+    }
+  }
+
+  // out[rows, size] = weights[rows, visible keys] x[keys, size]; weights left out are zeros of the sign of `zero`.
+  void weighted_sums(const HeadRows& out, const float* weights, const float* x, int64_t t0, int64_t rows, int64_t height, float zero) const {
+    P::for_each_tile(rows, height, [&](int64_t i, int64_t n) {
+      const int64_t seen = visible_keys(a_, t0 + i + n - 1);
+      float* const c = out.row(t0 + i);
+      P::template tile_rows<false>(n, a_.head_size, seen, weights + i * plan_.ld_keys, plan_.ld_keys, x, plan_.ld_size, c, out.stride, Sum::kStore);
+      P::add_skipped_zeros(c, out.stride, n, a_.head_size, x, plan_.ld_size, seen, a_.keys, zero);
+    });
+  }
+
+  // sums[keys, size] go on by weights^T[keys, rows] x[rows, size]; a tile of keys starts at the first row that sees one of them.
+  void sums_over_queries(float* sums, const float* weights, const float* x, int64_t t0, int64_t rows, int64_t height) const {
+    const int64_t seen = visible_keys(a_, t0 + rows - 1);
+    P::for_each_tile(seen, height, [&](int64_t s, int64_t n) {
+      const int64_t first = std::max<int64_t>(0, first_query(a_, s) - t0);
+      P::template tile_rows<true>(n, plan_.ld_size, rows - first, weights + first * plan_.ld_keys + s, plan_.ld_keys, x + first * plan_.ld_size,
+                                  plan_.ld_size, sums + s * plan_.ld_size, plan_.ld_size, Sum::kChain);
+    });
+  }
+
+  // Scores to weights; row_max and row_sum.
+  void softmax(int64_t t0, int64_t rows) const {
+    using L = SoftmaxLoop;
+    RowCalls<L::kNumAccesses> calls(a_.loops[0], a_.scale, s_.loop);
+    calls.rows_of(L::kScores, s_.scores, plan_.ld_keys);
+    calls.rows_of(L::kWeights, s_.scores, plan_.ld_keys);
+    calls.one_a_row(L::kRowMax, a_.row_max + first_row_ + t0);
+    calls.one_a_row(L::kRowSum, a_.row_sum + first_row_ + t0);
+    calls.run(a_, t0, rows);
+    follow_by_zeros(s_.scores, t0, rows, 0.0f);
+    for (int64_t i = 0; i < rows && visible_keys(a_, t0 + i) == 0; ++i)
+      a_.row_max[first_row_ + t0 + i] = a_.row_sum[first_row_ + t0 + i] = 0.0f;
+  }
+
+  // Scores and grad_p to weights and gradients of the products.
+  void softmax_grad(int64_t t0, int64_t rows) const {
+    using L = SoftmaxGradLoop;
+    RowCalls<L::kNumAccesses> calls(a_.loops[0], a_.scale, s_.loop);
+    calls.rows_of(L::kScores, s_.scores, plan_.ld_keys);
+    calls.rows_of(L::kWeights, s_.scores, plan_.ld_keys);
+    calls.rows_of(L::kGradWeights, s_.grad_weights, plan_.ld_keys);
+    calls.rows_of(L::kGradScores, s_.grad_weights, plan_.ld_keys);
+    calls.one_a_row(L::kRowMax, a_.row_max + first_row_ + t0);
+    calls.one_a_row(L::kRowSum, a_.row_sum + first_row_ + t0);
+    calls.run(a_, t0, rows);
+    follow_by_zeros(s_.scores, t0, rows, 0.0f);
+    follow_by_zeros(s_.grad_weights, t0, rows, 0.0f * a_.scale);
+  }
+
+  // A tile reads at most its height past the keys that one of its rows sees.
+  void follow_by_zeros(float* weights, int64_t t0, int64_t rows, float zero) const {
+    for (int64_t i = 0; i < rows; ++i) std::fill_n(weights + i * plan_.ld_keys + visible_keys(a_, t0 + i), kMostRows, zero);
+  }
+
+  void start_block() const {
+    std::fill_n(s_.grad_k, a_.keys * plan_.ld_size, 0.0f);
+    std::fill_n(s_.grad_v, a_.keys * plan_.ld_size, 0.0f);
+  }
+  // Block sums join the results, ascending.
+  void finish_block(bool first) const {
+    for (const auto& [to, from] : {std::pair{rows_of(a_.grad_k), s_.grad_k}, {rows_of(a_.grad_v), s_.grad_v}}) {
+      for (int64_t s = 0; s < a_.keys; ++s) {
+        float* const row = to.row(s);
+        const float* const sum = from + s * plan_.ld_size;
+        if (first)
+          std::memcpy(row, sum, static_cast<size_t>(a_.head_size) * sizeof(float));
+        else
+          for (int64_t d = 0; d < a_.head_size; ++d) row[d] += sum[d];
+      }
+    }
+  }
+
+  const Attention& a_;
+  const AttentionPlan& plan_;
+  const AttentionScratch& s_;
+  int64_t batch_, head_, first_row_;
+};
+
+template <class V>
+constexpr AttentionIsaCode attention_code() {
+  static_assert(V::kRows <= kMostRows && Products<V>::kColumns <= kMostColumns);
+  return {[](const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair, int64_t begin, int64_t end) {
+            AttentionHead<V>(a, plan, scratch, pair).forward(begin, end);
+          },
+          [](const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair) {
+            AttentionHead<V>(a, plan, scratch, pair).backward();
+          }};
+}
+
+}  // namespace
+}  // namespace ws::cpu

@@ -1,0 +1,99 @@
+// Register tiles of attention's products, templated on a vector type V: c[rows, columns] from a strided A whose elements are
+// broadcast (nothing is packed for one use) and rows of B that are whole vectors. One FMA chain an element, k ascending. In an
+// unnamed namespace because every ISA's file compiles its own copy with its own flags.
+//
+// V offers: kLanes, kRows, kVectors (the register tile), Reg, zero, load, broadcast, fma, add, store, and the first `lanes` of a
+// vector by load_part and store_part.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <utility>
+
+namespace ws::cpu {
+namespace {
+
+/// What becomes of a chain: C = s, C = C + s (the next block of 512), or the chain starts from C.
+enum class Sum : uint8_t { kStore, kAdd, kChain };
+
+/// The last vector of a row of c has `last` lanes.
+using Tile = void (*)(int64_t k, const float* a, int64_t a_stride, const float* b, int64_t ldb, float* c, int64_t ldc, int last, Sum how);
+
+/// Element (i, p) of A: kAdjacentRows a[p*stride + i], else a[i*stride + p]. Rows are reached from a pointer for every three of
+/// them: as many as registers hold.
+template <int MR, bool kAdjacentRows>
+class TileRows {
+ public:
+  TileRows(const float* a, int64_t stride) : stride_(stride) {
+    for (int g = 0; g < kGroups; ++g) at_[g] = kAdjacentRows ? a : a + 3 * g * stride;
+  }
+  const float* element(int i) const { return kAdjacentRows ? at_[0] + i : at_[i / 3] + i % 3 * stride_; }
+  void advance() {
+    for (int g = 0; g < kGroups; ++g) at_[g] += kAdjacentRows ? stride_ : 1;
+  }
+
+ private:
+  static constexpr int kGroups = kAdjacentRows ? 1 : (MR + 2) / 3;
+  const float* at_[kGroups];
+  int64_t stride_;
+};
+
+template <class V, int MR, int NV, bool kAdjacentRows>
+void tile(int64_t k, const float* a, int64_t a_stride, const float* b, int64_t ldb, float* c, int64_t ldc, int last, Sum how) {
+  using Reg = typename V::Reg;
+  constexpr int kLanes = V::kLanes;
+  Reg acc[MR][NV];
+  const bool chain = how == Sum::kChain, whole = last == kLanes;
+#pragma GCC unroll 16
+  for (int i = 0; i < MR; ++i)
+#pragma GCC unroll 8
+    for (int v = 0; v < NV; ++v) {
+      const float* const from = c + i * ldc + v * kLanes;
+      acc[i][v] = !chain ? V::zero() : v + 1 < NV || whole ? V::load(from) : V::load_part(from, last);
+    }
+  TileRows<MR, kAdjacentRows> rows(a, a_stride);
+#pragma GCC unroll 4
+  for (int64_t p = 0; p < k; ++p) {
+    Reg bv[NV];
+#pragma GCC unroll 8
+    for (int v = 0; v < NV; ++v) bv[v] = V::load(b + v * kLanes);
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; ++i) {
+      const Reg av = V::broadcast(rows.element(i));
+#pragma GCC unroll 8
+      for (int v = 0; v < NV; ++v) acc[i][v] = V::fma(av, bv[v], acc[i][v]);
+    }
+    rows.advance();
+    b += ldb;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < MR; ++i)
+#pragma GCC unroll 8
+    for (int v = 0; v < NV; ++v) {
+      float* const to = c + i * ldc + v * kLanes;
+      Reg sum = acc[i][v];
+      if (v + 1 < NV || whole) {
+        if (how == Sum::kAdd) sum = V::add(V::load(to), sum);
+        V::store(to, sum);
+      } else {
+        if (how == Sum::kAdd) sum = V::add(V::load_part(to, last), sum);
+        V::store_part(to, sum, last);
+      }
+    }
+}
+
+/// By rows and vectors, from 1.
+template <class V, bool kAdjacentRows>
+struct Tiles {
+  template <int MR, size_t... NV>
+  static constexpr std::array<Tile, sizeof...(NV)> row(std::index_sequence<NV...>) {
+    return {tile<V, MR, static_cast<int>(NV) + 1, kAdjacentRows>...};
+  }
+  template <size_t... MR>
+  static constexpr std::array<std::array<Tile, V::kVectors>, V::kRows> all(std::index_sequence<MR...>) {
+    return {row<static_cast<int>(MR) + 1>(std::make_index_sequence<V::kVectors>{})...};
+  }
+  static constexpr auto table = all(std::make_index_sequence<V::kRows>{});
+};
+
+}  // namespace
+}  // namespace ws::cpu
