@@ -17,6 +17,9 @@ enum class Accumulate : uint8_t { kStore, kAdd, kChain };
 /// How a kernel reads A: a packed panel [k][MR]; rows with k adjacent; any strides.
 enum class RowsAs : uint8_t { kPacked, kRowMajor, kStrided };
 
+/// k is taken this many steps at a time, and side work shared out between.
+constexpr int kMicroUnroll = 4;
+
 /// Walks memory that will be packed soon, a cache line at a time: rows of `row_lines` lines.
 struct Lookahead {
   const char* at = nullptr;
@@ -40,6 +43,10 @@ struct MicroCall {
   Accumulate how = Accumulate::kStore;
   Lookahead* next = nullptr;         // `next_lines` of its lines are asked for on the way
   int64_t next_lines = 0;
+  const float* copy_src = nullptr;   // the next panel of columns is copied on the way: `copy_rows` rows copy_step apart
+  int64_t copy_step = 0, copy_rows = 0;
+  float* copy_dst = nullptr;
+  const char* copy_ahead = nullptr;  // what to ask for meanwhile, as far apart
 };
 using MicroKernel = void (*)(const MicroCall& call);
 
@@ -97,7 +104,7 @@ struct RowsCursor {
 };
 
 /// C[MR, NV vectors]. kDirect: b is the operand itself, any ldb, nothing valid after its last column; else a packed panel.
-template <class V, int MR, int NV, RowsAs kRows, bool kDirect>
+template <class V, int MR, int NV, RowsAs kRows, bool kDirect, bool kCopy>
 void micro_kernel(const MicroCall& call) {
   using Reg = typename V::Reg;
   Reg acc[MR][NV];
@@ -120,17 +127,34 @@ void micro_kernel(const MicroCall& call) {
     b += ldb;
   };
   // Lines of C and of what comes next are asked for one by one on the way: all at once would hold up the loads of A and B.
-  constexpr int kUnroll = 4, kLine = 64 / sizeof(float);
-  const float* c_ahead = call.c;
-  const float* const c_last = call.c + (MR - 1) * call.ldc;
+  constexpr int kBytes = NV * V::kLanes * static_cast<int>(sizeof(float));
+  const int64_t ldc_bytes = call.ldc * int64_t{sizeof(float)};
+  const char* c_ahead = reinterpret_cast<const char*>(call.c);
+  const char* const c_last = c_ahead + (MR - 1) * ldc_bytes;
   int64_t k = call.k, next_lines = call.next_lines;
-  for (; k >= kUnroll; k -= kUnroll) {
-    __builtin_prefetch(c_ahead, 1);
-    if constexpr (NV * V::kLanes > kLine) __builtin_prefetch(c_ahead + kLine, 1);
-    if (c_ahead != c_last) c_ahead += call.ldc;
+  const float* copy_src = call.copy_src;
+  const char* copy_ahead = call.copy_ahead;
+  float* copy_dst = call.copy_dst;
+  int64_t copy_rows = call.copy_rows;
+  for (; k >= kMicroUnroll; k -= kMicroUnroll) {
+    for (int at = 0; at < kBytes; at += 64) __builtin_prefetch(c_ahead + at, 1);
+    __builtin_prefetch(c_ahead + kBytes - 1, 1);   // C need not start on a line
+    if (c_ahead != c_last) c_ahead += ldc_bytes;
     if (next_lines > 0) --next_lines, call.next->ask();
+    if (kCopy && copy_rows > 0) {
+      --copy_rows;
+      constexpr int kPanelBytes = V::kVectors * V::kLanes * static_cast<int>(sizeof(float));
+#pragma GCC unroll 2
+      for (int at = 0; at < kPanelBytes; at += 64) __builtin_prefetch(copy_ahead + at, 0, 2);
+      __builtin_prefetch(copy_ahead + kPanelBytes - 1, 0, 2);
+#pragma GCC unroll 4
+      for (int v = 0; v < V::kVectors; ++v) V::store(copy_dst + v * V::kLanes, V::load(copy_src + v * V::kLanes));
+      copy_ahead += call.copy_step * int64_t{sizeof(float)};
+      copy_src += call.copy_step;
+      copy_dst += V::kVectors * V::kLanes;
+    }
 #pragma GCC unroll 8
-    for (int u = 0; u < kUnroll; ++u) step();
+    for (int u = 0; u < kMicroUnroll; ++u) step();
   }
 #pragma GCC unroll 1
   for (; k > 0; --k) step();
@@ -148,22 +172,27 @@ constexpr int direct_vectors(int rows) {
 template <class V>
 struct Kernels {
   static constexpr int kMaxDirect = 8;
-  template <int MR, RowsAs kRows, bool kDirect, int NV>
+  template <int MR, RowsAs kRows, bool kDirect, bool kCopy, int NV>
   static constexpr MicroKernel entry() {
-    if constexpr (NV <= (kDirect ? direct_vectors<V>(MR) : V::kVectors)) return micro_kernel<V, MR, NV, kRows, kDirect>;
+    if constexpr (NV <= (kDirect ? direct_vectors<V>(MR) : V::kVectors)) return micro_kernel<V, MR, NV, kRows, kDirect, kCopy>;
     else return nullptr;
   }
-  template <int MR, RowsAs kRows, bool kDirect, size_t... NV>
+  template <int MR, RowsAs kRows, bool kDirect, bool kCopy, size_t... NV>
   static constexpr std::array<MicroKernel, sizeof...(NV)> by_vectors(std::index_sequence<NV...>) {
-    return {entry<MR, kRows, kDirect, static_cast<int>(NV) + 1>()...};
+    return {entry<MR, kRows, kDirect, kCopy, static_cast<int>(NV) + 1>()...};
   }
-  template <RowsAs kRows, bool kDirect, size_t kMost, size_t... MR>
+  template <RowsAs kRows, bool kDirect, bool kCopy, size_t kMost, size_t... MR>
   static constexpr std::array<std::array<MicroKernel, kMost>, sizeof...(MR)> by_rows(std::index_sequence<MR...>) {
-    return {by_vectors<static_cast<int>(MR) + 1, kRows, kDirect>(std::make_index_sequence<kMost>{})...};
+    return {by_vectors<static_cast<int>(MR) + 1, kRows, kDirect, kCopy>(std::make_index_sequence<kMost>{})...};
   }
-  static constexpr auto packed = by_rows<RowsAs::kPacked, false, V::kVectors>(std::make_index_sequence<V::kRows>{});
-  static constexpr auto row_major = by_rows<RowsAs::kRowMajor, false, V::kVectors>(std::make_index_sequence<V::kRows>{});
-  static constexpr auto direct = by_rows<RowsAs::kStrided, true, kMaxDirect>(std::make_index_sequence<V::kRows>{});
+  using Heights = std::make_index_sequence<V::kRows>;
+  using Table = std::array<std::array<MicroKernel, V::kVectors>, V::kRows>;
+  /// Without and with a copy on the side.
+  static constexpr std::array<Table, 2> packed = {by_rows<RowsAs::kPacked, false, false, V::kVectors>(Heights{}),
+                                                  by_rows<RowsAs::kPacked, false, true, V::kVectors>(Heights{})};
+  static constexpr std::array<Table, 2> row_major = {by_rows<RowsAs::kRowMajor, false, false, V::kVectors>(Heights{}),
+                                                     by_rows<RowsAs::kRowMajor, false, true, V::kVectors>(Heights{})};
+  static constexpr auto direct = by_rows<RowsAs::kStrided, true, false, kMaxDirect>(Heights{});
 };
 
 }  // namespace

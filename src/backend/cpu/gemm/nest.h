@@ -2,52 +2,17 @@
 // blocks ascend; inside a k block panels of columns, then panels of rows. Takes a plan (plan.h), allocates nothing.
 #pragma once
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <new>
 
+#include "backend/cpu/gemm/ahead.h"
 #include "backend/cpu/gemm/code.h"
-#include "backend/cpu/gemm/micro_kernel.h"
-#include "backend/cpu/gemm/pack.h"
+#include "backend/cpu/gemm/units.h"
 
 namespace ws::cpu {
 namespace {
 
-/// Where a lane's share of the units is up to; others take from it when theirs is done.
-struct alignas(64) Cursor {
-  std::atomic<int64_t> next;
-  int64_t end;
-};
-
-/// Each lane walks its own range in order (so that what it packed serves the next unit too), then helps the others.
-template <class Body>
-void run_units(int64_t units, int threads, Cursor* cursors, Workers& workers, Body&& body) {
-  if (threads == 1 || units == 1) {
-    for (int64_t u = 0; u < units; ++u) body(u, 0, 0);
-    return;
-  }
-  for (int lane = 0; lane < threads; ++lane) {
-    new (&cursors[lane].next) std::atomic<int64_t>(part_begin(units, threads, lane));
-    cursors[lane].end = part_begin(units, threads, lane + 1);
-  }
-  workers.parallel_for(threads, 1, [&](int64_t begin, int64_t end, int worker) {
-    for (int64_t lane = begin; lane < end; ++lane) {
-      for (int step = 0; step < threads; ++step) {
-        Cursor& cursor = cursors[(lane + step) % threads];
-        for (int64_t u; (u = cursor.next.fetch_add(1, std::memory_order_relaxed)) < cursor.end;) body(u, static_cast<int>(lane), worker);
-      }
-    }
-  });
-}
-
-/// Which block of rows a lane has prepared.
-struct PreparedRows {
-  int64_t batch = -1, row_block = -1, k_block = -1;
-  RowBlock block;
-};
-static_assert(sizeof(PreparedRows) <= 64);   // the first line of a lane's area
-
-/// A strip of C that one prepared block of rows gives with one panel of columns.
+/// A strip of C that one block of rows gives with one panel of columns.
 struct Strip {
   int64_t rows, depth, columns;
   float* c;
@@ -55,18 +20,21 @@ struct Strip {
   Accumulate how;
 };
 
-/// One packed panel of columns; `lines` of memory to come are asked for on the way.
+/// One packed panel of columns; side work is done on the way.
 template <class V>
-void columns_of_rows(const Strip& s, const RowBlock& a, const float* b, Lookahead& next, int64_t lines_a_call) {
+void columns_of_rows(const Strip& s, const RowBlock& a, const float* b, SideWork<V>& side) {
   const RowPanels<V> panels(s.rows);
   const int vectors = static_cast<int>(ceil_div(s.columns, V::kLanes));
-  MicroCall call{.k = s.depth, .a_row = a.row_stride, .a_col = a.depth_stride, .b = b, .ldc = s.ldc,
-                 .last = static_cast<int>(s.columns - (vectors - 1) * V::kLanes), .how = s.how, .next = &next, .next_lines = lines_a_call};
+  MicroCall call{};
+  call.k = s.depth, call.a_row = a.row_stride, call.a_col = a.depth_stride, call.b = b, call.ldc = s.ldc, call.how = s.how;
+  call.last = static_cast<int>(s.columns - (vectors - 1) * V::kLanes);
   for (int64_t i = 0; i < panels.count; ++i) {
     const int64_t begin = panels.begin(i), height = panels.height(i);
     call.a = a.data + (a.packed ? panels.offset(i, s.depth) : begin * a.row_stride);
     call.c = s.c + begin * s.ldc;
-    (a.packed ? Kernels<V>::packed : Kernels<V>::row_major)[height - 1][vectors - 1](call);
+    side.share(call);
+    const size_t copy = call.copy_rows > 0;
+    (a.packed ? Kernels<V>::packed[copy] : Kernels<V>::row_major[copy])[height - 1][vectors - 1](call);
   }
 }
 
@@ -74,7 +42,8 @@ void columns_of_rows(const Strip& s, const RowBlock& a, const float* b, Lookahea
 template <class V>
 void direct_columns(const Strip& s, const RowBlock& a, const float* b, int64_t ldb) {
   const int64_t most = int64_t{direct_vectors<V>(static_cast<int>(s.rows))} * V::kLanes;
-  MicroCall call{.k = s.depth, .a = a.data, .a_row = a.row_stride, .a_col = a.depth_stride, .ldb = ldb, .ldc = s.ldc, .how = s.how};
+  MicroCall call{};
+  call.k = s.depth, call.a = a.data, call.a_row = a.row_stride, call.a_col = a.depth_stride, call.ldb = ldb, call.ldc = s.ldc, call.how = s.how;
   for (int64_t j = 0; j < s.columns; j += most) {
     const int64_t width = std::min(most, s.columns - j), vectors = ceil_div(width, V::kLanes);
     call.b = b + j;
@@ -88,154 +57,193 @@ template <class V>
 class Nest {
  public:
   Nest(const Gemm& g, const GemmPlan& plan, void* workspace, Workers& workers)
-      : g_(g), p_(plan), base_(static_cast<char*>(workspace)), workers_(workers) {
+      : g_(g), p_(plan), base_(static_cast<char*>(workspace)), workers_(workers), is_shared_(plan.path == GemmPlan::Path::kShared) {
     row_lines_ = plan.swapped ? lines_of_b(g.b) : lines_of_a(g.a);
     column_lines_ = plan.swapped ? lines_of_a(g.a) : lines_of_b(g.b);
     column_panels_ = ceil_div(plan.columns, kColumns);
-    panel_floats_ = std::min(g.k, kGemmBlock) * kColumns;
+    tiles_ = plan.row_blocks * plan.column_blocks;
   }
 
   void run() {
-    for (int lane = 0; lane < p_.threads; ++lane) new (private_area(lane)) PreparedRows();
     auto* cursors = reinterpret_cast<Cursor*>(base_);
-    const int64_t tiles = p_.row_blocks * p_.column_blocks;
-    if (p_.path == GemmPlan::Path::kPrivate) {
-      run_units(g_.batch * tiles, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) { private_tile(unit / tiles, unit % tiles, lane, worker); });
-      return;
+    for (int lane = 0; lane < p_.threads; ++lane) new (private_area(lane)) Lane();
+    if (is_shared_) {
+      run_units(p_.k_blocks * column_panels_, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) {
+        const int64_t k_block = unit / column_panels_, panel = unit % column_panels_;
+        pack_panel_now(0, k_block, panel, shared_panel(k_block, panel), lane, worker);
+      });
     }
-    for (int64_t batch = 0; batch < g_.batch; ++batch) {
-      for (int64_t group = 0; group < p_.k_blocks; group += p_.group_blocks) {
-        const int64_t blocks = std::min(p_.group_blocks, p_.k_blocks - group), strips = ceil_div(column_panels_, kStripPanels);
-        run_units(blocks * strips, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) {
-          pack_strip(batch, group, unit / strips, unit % strips * kStripPanels, lane, worker);
-        });
-        run_units(tiles, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) { shared_tile(batch, unit, group, lane, worker); });
-      }
-    }
+    run_units(g_.batch * tiles_, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) {
+      const Tile t = tile_at(unit, lane);
+      is_direct(t) ? direct_tile(t, lane, worker) : tile(t, lane, worker);
+      hand_on(t, lane, worker);
+    });
   }
 
  private:
   static constexpr int64_t kColumns = int64_t{V::kLanes} * V::kVectors;
-  static constexpr int64_t kStripPanels = 4;
 
   /// A tile of C, in the nest's roles, and where its sums build up.
   struct Tile {
-    int64_t batch, row_block, row0, rows, panel0, panel1, column0, columns;
+    int64_t unit, batch, row_block, row0, rows, panel0, panel1, column0, columns;
     float* c;
     int64_t ldc;
   };
 
+  struct RowsId {
+    int64_t batch = -1, row_block = -1, k_block = -1;
+    bool operator==(const RowsId&) const = default;
+  };
+  struct PanelId {
+    int64_t batch = -1, k_block = -1, panel = -1;
+    bool operator==(const PanelId&) const = default;
+  };
+  /// What a lane has ready: a block of rows, and two panels of columns, one in use and one in the making.
+  struct Lane {
+    RowsId rows;
+    RowBlock row_block;
+    PanelId panels[2];
+  };
+  static_assert(sizeof(Lane) <= kLaneHeaderBytes);
+
   char* private_area(int lane) const { return base_ + p_.private_offset + lane * p_.private_bytes; }
-  float* floats(char* area, int64_t offset) const { return reinterpret_cast<float*>(area + offset); }
+  Lane& lane_at(int lane) const { return *reinterpret_cast<Lane*>(private_area(lane)); }
+  float* floats(int lane, int64_t offset) const { return reinterpret_cast<float*>(private_area(lane) + offset); }
+  float* panel_area(int lane, int which) const { return floats(lane, p_.panels_offset + which * p_.panel_bytes); }
+  float* shared_panel(int64_t k_block, int64_t panel) const {
+    return reinterpret_cast<float*>(base_ + p_.shared_offset) + k_block * kGemmBlock * column_panels_ * kColumns + panel * kColumns * depth_of(k_block);
+  }
   int64_t depth_of(int64_t k_block) const { return std::min(g_.k - k_block * kGemmBlock, kGemmBlock); }
-  float* shared_panel(int64_t block_in_group, int64_t panel) const {
-    return floats(base_, p_.shared_b_offset) + (block_in_group * column_panels_ + panel) * panel_floats_;
+  int64_t columns_in(int64_t panel) const { return std::min(kColumns, p_.columns - panel * kColumns); }
+
+  void pack_panel_now(int64_t batch, int64_t k_block, int64_t panel, float* dst, int lane, int worker) const {
+    pack_column_panel<V>(column_lines_, batch, panel * kColumns, columns_in(panel), kColumns, k_block * kGemmBlock, depth_of(k_block), dst,
+                         floats(lane, p_.staging_offset), worker);
   }
 
-  void pack_strip(int64_t batch, int64_t group, int64_t block_in_group, int64_t panel0, int lane, int worker) {
-    const int64_t k_block = group + block_in_group, column0 = panel0 * kColumns;
-    pack_columns<V>(column_lines_, batch, column0, std::min(kStripPanels * kColumns, p_.columns - column0), kColumns, k_block * kGemmBlock, depth_of(k_block),
-                    shared_panel(block_in_group, panel0), panel_floats_, floats(private_area(lane), p_.staging_offset), worker);
-  }
-
-  Tile tile_at(int64_t batch, int64_t index, int lane) const {
+  Tile tile_at(int64_t unit, int lane) const {
+    const int64_t index = unit % tiles_, column_block = index % p_.column_blocks;
     Tile t{};
-    t.batch = batch;
+    t.unit = unit;
+    t.batch = unit / tiles_;
     t.row_block = index / p_.column_blocks;
-    t.row0 = part_begin(p_.rows, p_.row_blocks, t.row_block);
-    t.rows = part_begin(p_.rows, p_.row_blocks, t.row_block + 1) - t.row0;
-    const int64_t column_block = index % p_.column_blocks;
+    t.row0 = row_begin(t.row_block);
+    t.rows = row_begin(t.row_block + 1) - t.row0;
     t.panel0 = part_begin(column_panels_, p_.column_blocks, column_block);
     t.panel1 = part_begin(column_panels_, p_.column_blocks, column_block + 1);
     t.column0 = t.panel0 * kColumns;
     t.columns = std::min(t.panel1 * kColumns, p_.columns) - t.column0;
-    if (p_.tile_scratch) t.c = floats(private_area(lane), p_.tile_offset), t.ldc = p_.tile_ld;
-    else if (p_.c_scratch) t.c = floats(base_, p_.c_scratch_offset) + t.row0 * p_.columns + t.column0, t.ldc = p_.columns;
-    else t.c = g_.c + batch * g_.c_batch_stride + t.row0 * g_.c_row_stride + t.column0, t.ldc = g_.c_row_stride;
+    if (p_.tile_scratch) t.c = floats(lane, p_.tile_offset), t.ldc = p_.tile_ld;
+    else t.c = g_.c + t.batch * g_.c_batch_stride + t.row0 * g_.c_row_stride + t.column0, t.ldc = g_.c_row_stride;
     return t;
   }
-
-  /// The tile's rows of one k block, prepared unless the lane has them from its last tile.
-  const RowBlock& rows_of(const Tile& t, int64_t k_block, bool any_strides, int lane, int worker) {
-    auto& prepared = *reinterpret_cast<PreparedRows*>(private_area(lane));
-    if (prepared.batch != t.batch || prepared.row_block != t.row_block || prepared.k_block != k_block) {
-      float* area = floats(private_area(lane), p_.a_offset);
-      prepared = {t.batch, t.row_block, k_block,
-                  prepare_rows<V>(row_lines_, t.batch, t.row0, t.rows, k_block * kGemmBlock, depth_of(k_block), any_strides, area, worker)};
-    }
-    return prepared.block;
-  }
+  int64_t row_begin(int64_t row_block) const { return part_begin(p_.rows, p_.row_blocks, row_block); }
 
   Strip strip_of(const Tile& t, int64_t panel, int64_t k_block) const {
-    return {t.rows, depth_of(k_block), std::min(kColumns, p_.columns - panel * kColumns), t.c + (panel - t.panel0) * kColumns, t.ldc,
-            k_block == 0 ? Accumulate::kStore : Accumulate::kAdd};
+    return {t.rows, depth_of(k_block), columns_in(panel), t.c + (panel - t.panel0) * kColumns, t.ldc, k_block == 0 ? Accumulate::kStore : Accumulate::kAdd};
   }
 
-  void shared_tile(int64_t batch, int64_t index, int64_t group, int lane, int worker) {
-    const Tile t = tile_at(batch, index, lane);
-    const int64_t blocks = std::min(p_.group_blocks, p_.k_blocks - group);
-    for (int64_t i = 0; i < blocks; ++i) {
-      const RowBlock rows = rows_of(t, group + i, false, lane, worker);
-      int64_t lines = 0;
-      Lookahead next = after(t, index, group, i, blocks, lines);
-      const int64_t calls = (t.panel1 - t.panel0) * RowPanels<V>(t.rows).count, lines_a_call = ceil_div(lines, calls);
-      for (int64_t panel = t.panel0; panel < t.panel1; ++panel) columns_of_rows<V>(strip_of(t, panel, group + i), rows, shared_panel(i, panel), next, lines_a_call);
+  /// The lane's block of rows; prepared unless it is the last one used.
+  const RowBlock& rows_ready(const RowsId& id, bool any_strides, int lane, int worker) const {
+    Lane& own = lane_at(lane);
+    if (own.rows != id) {
+      const int64_t row0 = row_begin(id.row_block), rows = row_begin(id.row_block + 1) - row0;
+      own.row_block = prepare_rows<V>(row_lines_, id.batch, row0, rows, id.k_block * kGemmBlock, depth_of(id.k_block), any_strides,
+                                      floats(lane, p_.rows_offset), worker);
+      own.rows = id;
     }
-    if (group + blocks == p_.k_blocks) hand_on(t, lane, worker);
+    return own.row_block;
   }
 
-  /// What this lane will most likely prepare after k block `i` of the group: rows, or its share of the next group's columns.
-  Lookahead after(const Tile& t, int64_t index, int64_t group, int64_t i, int64_t blocks, int64_t& lines) const {
-    const int64_t tiles = p_.row_blocks * p_.column_blocks;
-    if (i + 1 < blocks) return lookahead_of(row_lines_, t.batch, t.row0, t.rows, (group + i + 1) * kGemmBlock, depth_of(group + i + 1), lines);
-    const int64_t k0 = (group + blocks) * kGemmBlock;
-    if (k0 < g_.k) {
-      const int64_t depth = std::min(g_.k - k0, p_.group_blocks * kGemmBlock), begin = part_begin(depth, tiles, index);
-      return lookahead_of(column_lines_, t.batch, 0, p_.columns, k0 + begin, part_begin(depth, tiles, index + 1) - begin, lines);
-    }
-    const int64_t row_block = (index + 1) / p_.column_blocks;
-    if (row_block == p_.row_blocks || (row_block == t.row_block && blocks == 1)) return {};
-    const int64_t row0 = part_begin(p_.rows, p_.row_blocks, row_block);
-    return lookahead_of(row_lines_, t.batch, row0, part_begin(p_.rows, p_.row_blocks, row_block + 1) - row0, group * kGemmBlock, depth_of(group), lines);
+  /// Which of the lane's panels holds these columns; packs them where none does.
+  int panel_ready(const PanelId& id, int lane, int worker) const {
+    Lane& own = lane_at(lane);
+    for (int which : {0, 1})
+      if (own.panels[which] == id) return which;
+    pack_panel_now(id.batch, id.k_block, id.panel, panel_area(lane, 0), lane, worker);
+    own.panels[0] = id;
+    return 0;
   }
 
-  void private_tile(int64_t batch, int64_t index, int lane, int worker) {
-    const Tile t = tile_at(batch, index, lane);
-    const bool direct = t.rows <= V::kRows && column_lines_.hole == nullptr && (column_lines_.line_stride == 1 || p_.columns == 1);
-    float* packed = floats(private_area(lane), p_.b_offset);
-    float* staging = floats(private_area(lane), p_.staging_offset);
+  void tile(const Tile& t, int lane, int worker) const {
     for (int64_t k_block = 0; k_block < p_.k_blocks; ++k_block) {
-      const RowBlock rows = rows_of(t, k_block, direct, lane, worker);
-      const int64_t k0 = k_block * kGemmBlock, depth = depth_of(k_block);
-      if (direct) {
-        Strip strip = strip_of(t, t.panel0, k_block);
-        strip.columns = t.columns;
-        direct_columns<V>(strip, rows, column_lines_.data + batch * column_lines_.batch_stride + t.column0 + k0 * column_lines_.depth_stride,
-                          column_lines_.depth_stride);
-        continue;
-      }
+      const RowBlock& rows = rows_ready({t.batch, t.row_block, k_block}, false, lane, worker);
+      SideWork<V> side;
+      ask_for_rows(side, rows_after(t, k_block));
       for (int64_t panel = t.panel0; panel < t.panel1; ++panel) {
-        const Strip strip = strip_of(t, panel, k_block);
-        pack_columns<V>(column_lines_, batch, panel * kColumns, strip.columns, kColumns, k0, depth, packed, 0, staging, worker);
-        int64_t lines = 0;
-        Lookahead next;
-        if (panel + 1 < t.panel1)
-          next = lookahead_of(column_lines_, batch, (panel + 1) * kColumns, std::min(kColumns, p_.columns - (panel + 1) * kColumns), k0, depth, lines);
-        columns_of_rows<V>(strip, rows, packed, next, ceil_div(lines, RowPanels<V>(t.rows).count));
+        if (is_shared_) {
+          columns_of_rows<V>(strip_of(t, panel, k_block), rows, shared_panel(k_block, panel), side);
+          continue;
+        }
+        const int now = panel_ready({t.batch, k_block, panel}, lane, worker);
+        const PanelId next = panel_after(t, {t.batch, k_block, panel});
+        const bool copies = start_copy(side, t, next, lane, 1 - now);
+        columns_of_rows<V>(strip_of(t, panel, k_block), rows, panel_area(lane, now), side);
+        if (copies) side.complete_copy(), lane_at(lane).panels[1 - now] = next;
       }
     }
-    hand_on(t, lane, worker);
+  }
+
+  /// The rows that the lane will most likely want after these: the next k block's, or those of the next unit.
+  RowsId rows_after(const Tile& t, int64_t k_block) const {
+    if (k_block + 1 < p_.k_blocks) return {t.batch, t.row_block, k_block + 1};
+    const int64_t unit = t.unit + 1;
+    if (unit >= g_.batch * tiles_) return {};
+    const RowsId next{unit / tiles_, unit % tiles_ / p_.column_blocks, 0};
+    return next == RowsId{t.batch, t.row_block, k_block} ? RowsId{} : next;
+  }
+
+  PanelId panel_after(const Tile& t, const PanelId& now) const {
+    if (now.panel + 1 < t.panel1) return {now.batch, now.k_block, now.panel + 1};
+    if (now.k_block + 1 < p_.k_blocks) return {now.batch, now.k_block + 1, t.panel0};
+    const int64_t unit = t.unit + 1;
+    if (unit >= g_.batch * tiles_) return {};
+    return {unit / tiles_, 0, part_begin(column_panels_, p_.column_blocks, unit % p_.column_blocks)};
+  }
+
+  void ask_for_rows(SideWork<V>& side, const RowsId& next) const {
+    if (next.batch < 0) return;
+    const int64_t row0 = row_begin(next.row_block), rows = row_begin(next.row_block + 1) - row0;
+    side.next_rows = lookahead_of(row_lines_, next.batch, row0, rows, next.k_block * kGemmBlock, depth_of(next.k_block), side.next_rows_lines);
+  }
+
+  bool start_copy(SideWork<V>& side, const Tile& t, const PanelId& id, int lane, int which) const {
+    side.src = first_row(id);
+    if (side.src == nullptr) return false;
+    lane_at(lane).panels[which] = {};
+    side.step = column_lines_.depth_stride, side.rows = depth_of(id.k_block), side.dst = panel_area(lane, which);
+    side.then = first_row(panel_after(t, id));   // past the end of the tile a guess
+    return true;
+  }
+  /// Where a panel that can be copied lies, else nullptr.
+  const float* first_row(const PanelId& id) const {
+    if (id.batch < 0 || column_lines_.hole != nullptr || column_lines_.line_stride != 1 || columns_in(id.panel) < kColumns) return nullptr;
+    return column_lines_.data + id.batch * column_lines_.batch_stride + id.panel * kColumns + id.k_block * kGemmBlock * column_lines_.depth_stride;
+  }
+
+  /// Few rows: columns are used once and read where they lie.
+  bool is_direct(const Tile& t) const {
+    return !is_shared_ && t.rows <= V::kRows && column_lines_.hole == nullptr && (column_lines_.line_stride == 1 || p_.columns == 1);
+  }
+  void direct_tile(const Tile& t, int lane, int worker) const {
+    for (int64_t k_block = 0; k_block < p_.k_blocks; ++k_block) {
+      const RowBlock& rows = rows_ready({t.batch, t.row_block, k_block}, true, lane, worker);
+      Strip strip = strip_of(t, t.panel0, k_block);
+      strip.columns = t.columns;
+      direct_columns<V>(strip, rows, column_lines_.data + t.batch * column_lines_.batch_stride + t.column0 + k_block * kGemmBlock * column_lines_.depth_stride,
+                        column_lines_.depth_stride);
+    }
   }
 
   /// Hands a finished tile on: to C where roles are swapped, to the hole where there is one.
   void hand_on(const Tile& t, int lane, int worker) const {
-    if (!p_.tile_scratch && !p_.c_scratch) return;
+    if (!p_.tile_scratch) return;
     if (!p_.swapped) {
       g_.store(g_.store_context, t.c, t.ldc, t.batch, t.row0, t.column0, t.rows, t.columns, worker);
       return;
     }
     const bool hole = g_.store != nullptr;
-    float* c = hole ? floats(private_area(lane), p_.transposed_offset) : g_.c + t.batch * g_.c_batch_stride + t.column0 * g_.c_row_stride + t.row0;
+    float* c = hole ? floats(lane, p_.transposed_offset) : g_.c + t.batch * g_.c_batch_stride + t.column0 * g_.c_row_stride + t.row0;
     const int64_t ld = hole ? t.rows : g_.c_row_stride;
     for (int64_t j = 0; j < t.columns; ++j)
       for (int64_t i = 0; i < t.rows; ++i) c[j * ld + i] = t.c[i * t.ldc + j];
@@ -246,8 +254,9 @@ class Nest {
   const GemmPlan& p_;
   char* base_;
   Workers& workers_;
+  bool is_shared_;
   Lines row_lines_, column_lines_;
-  int64_t column_panels_ = 0, panel_floats_ = 0;
+  int64_t column_panels_ = 0, tiles_ = 0;
 };
 
 /// Products so small that everything fits on the stack; straight to C unless a hole wants the tile.
@@ -301,12 +310,12 @@ void run_chain(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row_st
   const RowBlock rows = prepare_rows<V>(Lines{a, a_row_stride, a_col_stride}, 0, 0, m, 0, k, direct, packed + k * kColumns, 0);
   Strip strip{m, k, n, c, c_row_stride, from_zero ? Accumulate::kStore : Accumulate::kChain};
   if (direct) return direct_columns<V>(strip, rows, b, b_row_stride);
-  Lookahead none;
+  SideWork<V> none;
   for (int64_t j = 0; j < n; j += kColumns) {
     strip.columns = std::min(kColumns, n - j);
     strip.c = c + j;
     pack_panel<V>(packed, kColumns, strip.columns, k, b + j * b_col_stride, b_col_stride, b_row_stride);
-    columns_of_rows<V>(strip, rows, packed, none, 0);
+    columns_of_rows<V>(strip, rows, packed, none);
   }
 }
 

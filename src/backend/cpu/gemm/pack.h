@@ -25,6 +25,19 @@ inline Lines lines_of_b(const GemmOperand& b) { return {b.data, b.col_stride, b.
 /// Lines adjacent in memory. Stores whole vectors: needs a vector of slack after the panel unless width is whole vectors.
 template <class V>
 inline void pack_adjacent_lines(float* dst, int64_t width, int64_t lines, int64_t depth, const float* src, int64_t depth_stride) {
+  constexpr int64_t kWhole = int64_t{V::kLanes} * V::kVectors;
+  if (width == kWhole && lines == kWhole) {
+#pragma GCC unroll 4
+    for (int64_t p = 0; p < depth; ++p, dst += kWhole, src += depth_stride)
+#pragma GCC unroll 4
+      for (int v = 0; v < V::kVectors; ++v) V::store(dst + v * V::kLanes, V::load(src + v * V::kLanes));
+    return;
+  }
+  if (width <= V::kLanes) {
+#pragma GCC unroll 4
+    for (int64_t p = 0; p < depth; ++p, dst += width, src += depth_stride) V::store(dst, V::load_part(src, static_cast<int>(lines)));
+    return;
+  }
   for (int64_t p = 0; p < depth; ++p, dst += width, src += depth_stride) {
     for (int64_t at = 0; at < width; at += V::kLanes) {
       const int64_t left = lines - at;
@@ -122,30 +135,21 @@ RowBlock prepare_rows(const Lines& from, int64_t batch, int64_t row0, int64_t ro
   return {area, 0, 0, true};
 }
 
-/// Packs columns line0.. into panels of `width`, `panel_floats` apart, from the operand or from its hole, which writes into the
-/// panel itself where the orders agree. `staging` holds width x 512 where there is a hole.
+/// Packs columns line0.. into one panel of `width`, from the operand or from its hole, which writes into the panel itself where the
+/// orders agree. `staging` holds width x 512 where there is a hole.
 template <class V>
-void pack_columns(const Lines& from, int64_t batch, int64_t line0, int64_t lines, int64_t width, int64_t k0, int64_t depth, float* dst,
-                  int64_t panel_floats, float* staging, int worker) {
-  const auto valid = [&](int64_t at) { return lines - at < width ? lines - at : width; };
-  if (from.hole != nullptr) {
-    for (int64_t at = 0; at < lines; at += width, dst += panel_floats) {
-      if (from.depth_major) {
-        if (valid(at) < width) std::memset(dst, 0, static_cast<size_t>(width * depth) * sizeof(float));
-        from.hole(from.context, dst, width, batch, k0, line0 + at, depth, valid(at), worker);
-      } else {
-        from.hole(from.context, staging, kGemmBlock, batch, line0 + at, k0, valid(at), depth, worker);
-        pack_panel<V>(dst, width, valid(at), depth, staging, kGemmBlock, 1);
-      }
-    }
-    return;
+void pack_column_panel(const Lines& from, int64_t batch, int64_t line0, int64_t lines, int64_t width, int64_t k0, int64_t depth, float* dst, float* staging,
+                       int worker) {
+  if (from.hole == nullptr) {
+    const float* src = from.data + batch * from.batch_stride + line0 * from.line_stride + k0 * from.depth_stride;
+    pack_panel<V>(dst, width, lines, depth, src, from.line_stride, from.depth_stride);
+  } else if (from.depth_major) {
+    if (lines < width) std::memset(dst, 0, static_cast<size_t>(width * depth) * sizeof(float));
+    from.hole(from.context, dst, width, batch, k0, line0, depth, lines, worker);
+  } else {
+    from.hole(from.context, staging, kGemmBlock, batch, line0, k0, lines, depth, worker);
+    pack_panel<V>(dst, width, lines, depth, staging, kGemmBlock, 1);
   }
-  const float* src = from.data + batch * from.batch_stride + line0 * from.line_stride + k0 * from.depth_stride;
-  const int64_t step = from.line_stride == 1 ? 8 : depth;   // a few k over all panels, as for rows
-  for (int64_t p = 0; p < depth; p += step)
-    for (int64_t at = 0, panel = 0; at < lines; at += width, ++panel)
-      pack_panel<V>(dst + panel * panel_floats + p * width, width, valid(at), depth - p < step ? depth - p : step,
-                    src + at * from.line_stride + p * from.depth_stride, from.line_stride, from.depth_stride);
 }
 
 /// Where lines line0.. of an operand at k0.. lie, for kernels to ask for on the way; `total` becomes the number of cache lines.

@@ -1,8 +1,8 @@
 // How a product is cut: which path, tile sizes, and where each part of the workspace lies. A pure function of the problem, the
 // micro-tile and the thread count, so that gemm_workspace_bytes() and gemm() agree. No bits depend on it.
 //
-// Roles: the loop nest keeps "rows" (broadcast operand, packed [k][rows]) and "columns" (vector operand, packed [k][columns]).
-// Where n is tiny the roles are swapped (rows = n, columns = m), so that vectors stay full.
+// Roles: the loop nest keeps "rows" (elements broadcast) and "columns" (loaded as vectors, packed [k][columns]). Where n is tiny the
+// roles are swapped (rows = n, columns = m), so that vectors stay full.
 #pragma once
 #include <cstdint>
 
@@ -21,8 +21,8 @@ struct MicroShape {
 struct GemmPlan {
   enum class Path : uint8_t {
     kTiny,      // one call, operands on the stack at most, no workspace
-    kPrivate,   // units are (batch, tile); each packs what it needs: few rows, or a batch of small products
-    kShared,    // columns' operand packed once by all threads, a group of k blocks at a time, then tiles of C
+    kPrivate,   // units are (batch, tile); each copies the columns that it needs into its own panels
+    kShared,    // all threads pack all columns once, then units are tiles
   };
   Path path = Path::kTiny;
   bool swapped = false;
@@ -30,19 +30,19 @@ struct GemmPlan {
   int64_t rows = 0, columns = 0;               // after swapping
   int64_t row_blocks = 1, column_blocks = 1;   // tiles
   int64_t max_tile_rows = 0, max_tile_columns = 0;
-  int64_t k_blocks = 1, group_blocks = 1;      // k blocks in all, and in a group
+  int64_t k_blocks = 1;
   bool tile_scratch = false;                   // tiles go to private scratch, then to a hole or (swapped) to C
-  bool c_scratch = false;                      // all of C is kept in fp32 in the workspace between groups
   int64_t tile_ld = 0;
-  // Workspace, bytes from its start
-  int64_t private_offset = 0, private_bytes = 0;   // one area a lane
-  int64_t shared_b_offset = 0, c_scratch_offset = 0;
-  // Inside a private area, bytes from its start
-  int64_t a_offset = 0, b_offset = 0, staging_offset = 0, tile_offset = 0, transposed_offset = 0;
-  int64_t total_bytes = 0;
+  // Workspace, bytes from its start: a cursor a lane, a private area a lane, the packed columns
+  int64_t private_offset = 0, private_bytes = 0, shared_offset = 0, total_bytes = 0;
+  // Inside a private area, bytes from its start: a block of rows, two panels of columns, a hole's block, the tile
+  int64_t rows_offset = 0, panels_offset = 0, panel_bytes = 0, staging_offset = 0, tile_offset = 0, transposed_offset = 0;
 };
 
 GemmPlan plan_gemm(const Gemm& g, const MicroShape& shape, int num_threads);
+
+/// What a lane keeps at the start of its private area.
+constexpr int64_t kLaneHeaderBytes = 256;
 
 /// Part `index` of `parts` nearly equal parts of [0, size): where it begins.
 constexpr int64_t part_begin(int64_t size, int64_t parts, int64_t index) { return size / parts * index + (index < size % parts ? index : size % parts); }
