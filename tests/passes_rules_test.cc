@@ -72,6 +72,12 @@ std::vector<Case> cases() {
        "(%x: f32[]) {\n%1 = broadcast %x {shape = [3]} : f32[3] return %1 \"y\""},
       {"concatenate_one", kX + "%1 = concatenate %x {axis = 0} : f32[2, 3] return %1 \"y\"", kX + "return %x \"y\""},
       {"pad_nothing", kX + "%1 = pad %x {high = [0, 0], interior = [0, 0], low = [0, 0]} : f32[2, 3] return %1 \"y\"", kX + "return %x \"y\""},
+      {"add_neighbouring_pads",
+       "(%x: f32[2, 3], %y: f32[2, 1]) {\n%2 = pad %x {high = [0, 0], interior = [0, 0], low = [0, 2]} : f32[2, 5]\n"
+       "%3 = pad %y {high = [0, 3], interior = [0, 0], low = [0, 1]} : f32[2, 5] %4 = add %2, %3 : f32[2, 5] return %4 \"y\"",
+       "(%x: f32[2, 3], %y: f32[2, 1]) {\n%2 = constant {dtype = f32, value = 0} : f32[] %3 = broadcast %2 {shape = [2, 1]} : f32[2, 1] %4 = add %y, %3 : f32[2, 1]\n"
+       "%5 = broadcast %2 {shape = [2, 3]} : f32[2, 3] %6 = add %x, %5 : f32[2, 3]\n"
+       "%7 = concatenate %4, %6 {axis = 1} : f32[2, 4] %8 = pad %7 {high = [0, 0], interior = [0, 0], low = [0, 1]} : f32[2, 5] return %8 \"y\""},
       {"cast_to_same", kX + "%1 = cast %x {dtype = f32} : f32[2, 3] return %1 \"y\"", kX + "return %x \"y\""},
       {"cancel_neg", kX + "%1 = neg %x : f32[2, 3] %2 = neg %1 : f32[2, 3] return %2 \"y\"", kX + "return %x \"y\""},
       {"cancel_not", "(%c: bool[2]) {\n%1 = logical_not %c : bool[2] %2 = logical_not %1 : bool[2] return %2 \"y\"", "(%c: bool[2]) {\nreturn %c \"y\""},
@@ -119,6 +125,10 @@ TEST(Rules, LeaveTheRestAlone) {
            std::string("(%x: bf16[2]) {\n %1 = cast %x {dtype = f32} : f32[2] %2 = cast %1 {dtype = bf16} : bf16[2] return %2 \"y\""),
            std::string("(%x: f32[2, 1]) {\n %1 = reduce_sum %x {first_axis = 1, num_axes = 1} : f32[2] return %1 \"y\""),
            std::string("(%x: f32[2, 3]) {\n %1 = reshape %x {shape = [2, 1, 3]} : f32[2, 1, 3] %2 = broadcast %1 {shape = [2, 4, 3]} : f32[2, 4, 3] return %2 \"y\""),
+           std::string("(%x: f32[2], %y: f32[2]) {\n %2 = pad %x {high = [3], interior = [0], low = [0]} : f32[5] %3 = pad %y {high = [0], interior = [0], low = [3]} : f32[5] "
+                       "%4 = add %2, %3 : f32[5] return %4 \"y\""),
+           std::string("(%x: f32[2], %y: f32[2]) {\n %2 = pad %x {high = [1], interior = [0], low = [0]} : f32[3] %3 = pad %y {high = [0], interior = [0], low = [1]} : f32[3] "
+                       "%4 = add %2, %3 : f32[3] return %4 \"y\""),
            std::string("(%x: f32[2]) {\n %1 = maximum %x, %x : f32[2] return %1 \"y\""),
            std::string("(%x: f32[4, 2, 3], %b: f32[4, 5]) {\n %1 = transpose %x {permutation = [2, 1, 0]} : f32[3, 2, 4] "
                        "%2 = matmul %1, %b {out_dtype = f32, transpose_a = false, transpose_b = false} : f32[3, 2, 5] return %2 \"y\""),
@@ -126,6 +136,35 @@ TEST(Rules, LeaveTheRestAlone) {
        }) {
     const Graph g = graph_of(body);
     EXPECT_EQ(print(run_pipeline(g).graph), print(g));
+  }
+}
+
+// What a split into q, k and v leaves in the backward pass: three pads become one concatenation, whole.
+TEST(Rules, SumsOfPadsJoin) {
+  for (unsigned order = 0; order < 3; ++order) {
+    Graph g;
+    GraphBuilder b(g);
+    const int64_t sizes[] = {2, 1, 3};
+    Value sum;
+    for (unsigned i = 0; i < 3; ++i) {
+      const unsigned part = (i + order) % 3;   // orders 0,1,2 and 1,2,0 are neighbours at each step; 2,0,1 leaves a gap first
+      const int64_t low = part == 0 ? 0 : part == 1 ? 2 : 3;
+      const Value x = g.add_input(fmt::format("x{}", part), {DType::f32, {4, sizes[part]}});
+      const Value p = b.op("pad", {x}, {{"low", std::vector<int64_t>{0, low}}, {"high", std::vector<int64_t>{0, 6 - low - sizes[part]}}, {"interior", std::vector<int64_t>{0, 0}}});
+      sum = i == 0 ? p : b.add(sum, p);
+    }
+    g.add_output(sum, "y");
+    const Graph after = run_pipeline(g, {.verify = 2}).graph;
+    int pads = 0, joins = 0, adds = 0;
+    for (const Node& node : after.nodes()) {
+      pads += node.op->name == "pad";
+      joins += node.op->name == "concatenate";
+      adds += node.op->name == "add";
+    }
+    EXPECT_EQ(pads, order == 2 ? 3 : 0) << print(after);
+    EXPECT_EQ(joins, order == 2 ? 0 : 1);
+    EXPECT_EQ(adds, order == 2 ? 2 : 3);
+    for (unsigned seed = 0; seed < 20; ++seed) expect_same_bits(g, after, seed);
   }
 }
 

@@ -50,7 +50,10 @@ Value Builder::op(std::string_view name, std::initializer_list<Value> inputs, co
 
 Value Builder::constant(DType dtype, double value) { return op("constant", {}, {{"dtype", dtype}, {"value", value}}); }
 
-Value Builder::filled(const Type& type, double value) { return broadcast_to(constant(type.dtype, value), type.shape); }
+Value Builder::filled(const Type& type, double value) {
+  const Shape shape = type.shape;  // a copy: `type` may live in the graph that grows here
+  return broadcast_to(constant(type.dtype, value), shape);
+}
 
 Value Builder::binary(std::string_view name, Value a, Value b) {
   const Shape shape = broadcast_shapes(type_of(a).shape, type_of(b).shape);

@@ -180,6 +180,7 @@ constexpr Rule kRules[] = {
     {"slice_of_splat", "slice(broadcast(scalar))", "broadcast(scalar)", "slice", view_of_splat},
     {"concatenate_one", "concatenate(x)", "x", "concatenate", concatenate_one},
     {"pad_nothing", "pad(x) by nothing", "x", "pad", pad_nothing},
+    {"add_neighbouring_pads", "pad(x) + pad(y) on neighbouring ranges", "pad(concatenate(x + 0, y + 0))", "add", add_neighbouring_pads},
     {"cast_to_same", "cast(x) to the dtype of x", "x", "cast", cast_to_same},
     {"cancel_neg", "neg(neg(x))", "x", "neg", cancel_pair},
     {"cancel_not", "logical_not(logical_not(x))", "x", "logical_not", cancel_pair},

@@ -1,5 +1,5 @@
 // Rewrite rules: `before -> after`, each with a name (its switch and its hit counter). Each is exact in every bit, also for NaN, -0 and
-// denormals, so none touches arithmetic: x+0 turns -0 into +0, max(x,x) may flush a denormal, and a cast is never added, moved or removed
+// denormals, so none drops arithmetic: x+0 turns -0 into +0, max(x,x) may flush a denormal, and a cast is never added, moved or removed
 // where it could round.
 #pragma once
 #include <span>
@@ -31,5 +31,7 @@ struct Rule {
 };
 
 std::span<const Rule> all_rules();
+
+Value add_neighbouring_pads(const Match& m);  // rules_pad.cc
 
 }  // namespace ws
