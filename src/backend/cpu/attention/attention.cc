@@ -51,8 +51,9 @@ AttentionPlan plan_attention(const Attention& a, bool backward) {
     plan.grad_out = take(rows);
     plan.value_t = take(panels);
     plan.key = take(whole);
-    plan.grad_k = take(whole);
-    plan.grad_v = take(whole);
+    const int64_t sums = a.queries > kChainBlock ? whole : 0;
+    plan.grad_k = take(sums);
+    plan.grad_v = take(sums);
   } else {
     plan.value = take(whole);
   }

@@ -26,15 +26,11 @@ class AttentionHead {
     P::pack_transposed(s_.key_t, rows_of(a_.k), a_.keys, a_.head_size);
     P::pack_transposed(s_.value_t, rows_of(a_.v), a_.keys, a_.head_size);
     P::copy_dense(s_.key, plan_.ld_size, rows_of(a_.k), 0, a_.keys, a_.head_size);
-    start_block();
-    for (int64_t t0 = 0; t0 < a_.queries; t0 += plan_.stripe_rows) {
-      if (t0 > 0 && t0 % kChainBlock == 0) {
-        finish_block(t0 == kChainBlock);
-        start_block();
-      }
+    for (int64_t t0 = 0; t0 < a_.queries || t0 == 0; t0 += plan_.stripe_rows) {
       backward_stripe(t0, std::min(plan_.stripe_rows, a_.queries - t0));
+      const int64_t next = t0 + plan_.stripe_rows;
+      if (!one_block() && (next % kChainBlock == 0 || next >= a_.queries)) join_block(t0 < kChainBlock);
     }
-    finish_block(a_.queries <= kChainBlock);
   }
 
  private:
@@ -62,19 +58,18 @@ class AttentionHead {
     const int64_t ld = plan_.ld_size;
     P::copy_dense(s_.q, ld, rows_of(a_.q), t0, rows, a_.head_size);
     P::copy_dense(s_.grad_out, ld, rows_of(a_.grad_out), t0, rows, a_.head_size);
-    const bool whole = visible_keys(a_, t0) == visible_keys(a_, t0 + rows - 1);
-    const bool finite = whole || (partly_seen_finite(s_.key, t0, rows) && P::all_finite(s_.q, rows * ld) && P::all_finite(s_.grad_out, rows * ld));
+    const bool finite = !a_.causal || (partly_seen_finite(s_.key, t0, rows) && P::all_finite(s_.q, rows * ld) && P::all_finite(s_.grad_out, rows * ld));
     all_scores(s_.scores, s_.q, s_.key_t, t0, rows);
     all_scores(s_.grad_weights, s_.grad_out, s_.value_t, t0, rows);
     softmax_grad(t0, rows);
-    sums_over_queries(s_.grad_v, s_.scores, s_.grad_out, t0, rows, tile_height(finite));
-    sums_over_queries(s_.grad_k, s_.grad_weights, s_.q, t0, rows, tile_height(finite));
+    sums_over_queries(block_sums(a_.grad_v, s_.grad_v), s_.scores, s_.grad_out, t0, rows, tile_height(finite));
+    sums_over_queries(block_sums(a_.grad_k, s_.grad_k), s_.grad_weights, s_.q, t0, rows, tile_height(finite));
     weighted_sums(rows_of(a_.grad_q), s_.grad_weights, s_.key, t0, rows, tile_height(finite), 0.0f * a_.scale);
   }
 
   // scores[rows, visible keys] = x keys^T, panel by panel. A tile whose rows all miss a panel leaves it out.
   void all_scores(float* scores, const float* x, const float* panels, int64_t t0, int64_t rows) const {
-    const int64_t seen = visible_keys(a_, t0 + rows - 1);
+    const int64_t seen = rows == 0 ? 0 : visible_keys(a_, t0 + rows - 1);
     for (int64_t s0 = 0; s0 < seen; s0 += P::kColumns, panels += a_.head_size * P::kColumns) {
       P::for_each_tile(rows, V::kRows, [&](int64_t i, int64_t n) {
         const int64_t columns = std::min(P::kColumns, visible_keys(a_, t0 + i + n - 1) - s0);
@@ -97,14 +92,18 @@ class AttentionHead {
     });
   }
 
-  // sums[keys, size] go on by weights^T[keys, rows] x[rows, size]; a tile of keys starts at the first row that sees one of them.
-  void sums_over_queries(float* sums, const float* weights, const float* x, int64_t t0, int64_t rows, int64_t height) const {
-    const int64_t seen = visible_keys(a_, t0 + rows - 1);
+  // sums[keys, size] go on by weights^T[keys, rows] x[rows, size], from zero at the start of a block; a tile of keys starts at the
+  // first row that sees one of them.
+  void sums_over_queries(const HeadRows& sums, const float* weights, const float* x, int64_t t0, int64_t rows, int64_t height) const {
+    const int64_t seen = rows == 0 ? 0 : visible_keys(a_, t0 + rows - 1);
+    const Sum how = t0 % kChainBlock == 0 ? Sum::kStore : Sum::kChain;
     P::for_each_tile(seen, height, [&](int64_t s, int64_t n) {
       const int64_t first = std::max<int64_t>(0, first_query(a_, s) - t0);
-      P::template tile_rows<true>(n, plan_.ld_size, rows - first, weights + first * plan_.ld_keys + s, plan_.ld_keys, x + first * plan_.ld_size,
-                                  plan_.ld_size, sums + s * plan_.ld_size, plan_.ld_size, Sum::kChain);
+      P::template tile_rows<true>(n, a_.head_size, rows - first, weights + first * plan_.ld_keys + s, plan_.ld_keys, x + first * plan_.ld_size,
+                                  plan_.ld_size, sums.row(s), sums.stride, how);
     });
+    if (how == Sum::kChain) return;
+    for (int64_t s = seen; s < a_.keys; ++s) std::fill_n(sums.row(s), a_.head_size, 0.0f);
   }
 
   // Scores to weights; row_max and row_sum.
@@ -141,20 +140,16 @@ class AttentionHead {
     for (int64_t i = 0; i < rows; ++i) std::fill_n(weights + i * plan_.ld_keys + visible_keys(a_, t0 + i), kMostRows, zero);
   }
 
-  void start_block() const {
-    std::fill_n(s_.grad_k, a_.keys * plan_.ld_size, 0.0f);
-    std::fill_n(s_.grad_v, a_.keys * plan_.ld_size, 0.0f);
-  }
+  // Where sums over queries build up: in the results if one block is all, else in scratch, block by block.
+  bool one_block() const { return a_.queries <= kChainBlock; }
+  HeadRows block_sums(const AttentionTensor& grad, float* scratch) const { return one_block() ? rows_of(grad) : HeadRows{scratch, plan_.ld_size}; }
   // Block sums join the results, ascending.
-  void finish_block(bool first) const {
+  void join_block(bool first) const {
     for (const auto& [to, from] : {std::pair{rows_of(a_.grad_k), s_.grad_k}, {rows_of(a_.grad_v), s_.grad_v}}) {
       for (int64_t s = 0; s < a_.keys; ++s) {
         float* const row = to.row(s);
         const float* const sum = from + s * plan_.ld_size;
-        if (first)
-          std::memcpy(row, sum, static_cast<size_t>(a_.head_size) * sizeof(float));
-        else
-          for (int64_t d = 0; d < a_.head_size; ++d) row[d] += sum[d];
+        for (int64_t d = 0; d < a_.head_size; ++d) row[d] = first ? sum[d] : row[d] + sum[d];
       }
     }
   }
