@@ -60,7 +60,9 @@ TEST_F(GraphTest, VerifyFindsBadOutputs) {
 TEST_F(GraphTest, VerifyRunsTheRules) {
   int calls = 0;
   OpDef fickle = test::elementwise("fickle", 1, [](const double* x) { return x[0]; });
-  fickle.infer = [&](std::span<const Type> in, const Attrs&) { return std::vector<Type>{{++calls == 1 ? DType::f32 : DType::i32, in[0].shape}}; };
+  fickle.infer = [&](std::span<const Type> in, const Attrs&) {
+    return std::vector<Type>{{++calls == 1 ? DType::f32 : DType::i32, in[0].shape}};
+  };
   g.add_node(fickle, {g.add_input("x", {DType::f32, {2}})}, {}, "fc");
   EXPECT_TRUE(contains(internal_error_of(g), "node 0 (fickle @fc) of graph main: %1 is f32[2], the op's rule gives i32[2]"));
 }
@@ -125,7 +127,8 @@ TEST(Interpret, RoundsResults) {
     return %h "h", %m "m", %u "u", %b "b", %y "y", %x "x"
   })");
   // 1 + 2^-8 is half way between two bf16 values: to even, so 1; 1 + 3*2^-8 goes up to 1 + 2^-6.
-  const std::vector<RefArray> in{{{DType::f32, {3}}, {1 + 1 / 256.0, 1 + 3 / 256.0, std::nan("")}}, {{DType::i32, {2}}, {65536, 50000}}};
+  const std::vector<RefArray> in{{{DType::f32, {3}}, {1 + 1 / 256.0, 1 + 3 / 256.0, std::nan("")}},
+                                 {{DType::i32, {2}}, {65536, 50000}}};
   const auto out = interpret(g, in);
   ASSERT_EQ(out.size(), 6u);
   EXPECT_EQ(out[0].data[0], 1.0);
@@ -142,7 +145,8 @@ TEST(Interpret, RoundsResults) {
 }
 
 TEST(Interpret, ChecksInputsAndMemory) {
-  const Graph g = parse("graph g(%x: f32[]) { %y = broadcast %x {shape = [1000000000000000]} : f32[1000000000000000] return %y \"y\" }");
+  const Graph g =
+      parse("graph g(%x: f32[]) { %y = broadcast %x {shape = [1000000000000000]} : f32[1000000000000000] return %y \"y\" }");
   EXPECT_THROW(interpret(g, {}), Error);
   const std::vector<RefArray> wrong{{{DType::f32, {1}}, {1}}}, right{{{DType::f32, {}}, {1}}};
   EXPECT_THROW(interpret(g, wrong), Error);

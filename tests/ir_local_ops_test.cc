@@ -71,12 +71,15 @@ std::vector<OpDef> make_table() {
   OpDef constant = shaper("constant", {{"dtype", Kind::dtype}, {"value", Kind::number}}, {});
   constant.arity = 0;
   constant.infer = [](std::span<const Type>, const Attrs& a) { return Types{{a.dtype("dtype"), {}}}; };
-  constant.reference = [](std::span<const RefArray>, const Attrs& a, std::span<RefArray> out) { out[0].data[0] = a.number("value"); };
+  constant.reference = [](std::span<const RefArray>, const Attrs& a, std::span<RefArray> out) {
+    out[0].data[0] = a.number("value");
+  };
   table.push_back(constant);
   // Every kind of attribute, two results, any number of inputs.
   OpDef odd = elementwise("odd", -1, [](const double* x) { return x[0]; });
   odd.num_results = 2;
-  odd.attrs = {{"axes", Kind::integers}, {"dtype", Kind::dtype}, {"flag", Kind::flag}, {"n", Kind::integer}, {"text", Kind::text}, {"x", Kind::number}};
+  odd.attrs = {{"axes", Kind::integers}, {"dtype", Kind::dtype}, {"flag", Kind::flag},
+               {"n", Kind::integer},     {"text", Kind::text},   {"x", Kind::number}};
   odd.infer = [](std::span<const Type> in, const Attrs& a) { return Types{in[0], {a.dtype("dtype"), {}}}; };
   table.push_back(odd);
   return table;

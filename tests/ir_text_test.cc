@@ -50,8 +50,12 @@ TEST(Text, AnyBitsAndAnyNames) {
     std::string text(random() % 12, ' ');
     for (char& c : text) c = static_cast<char>(random());
     g.add_node(*find_op("odd"), {x},
-               {{"axes", std::vector<int64_t>{INT64_MIN, INT64_MAX}}, {"dtype", DType::f64}, {"flag", false}, {"n", static_cast<int64_t>(bits)},
-                {"text", text}, {"x", i % 2 ? std::bit_cast<double>(bits) : std::bit_cast<double>(bits | 0x7ff0000000000000u)}},
+               {{"axes", std::vector<int64_t>{INT64_MIN, INT64_MAX}},
+                {"dtype", DType::f64},
+                {"flag", false},
+                {"n", static_cast<int64_t>(bits)},
+                {"text", text},
+                {"x", i % 2 ? std::bit_cast<double>(bits) : std::bit_cast<double>(bits | 0x7ff0000000000000u)}},
                text);
   }
   g.add_output(x, "out % put");
@@ -66,14 +70,18 @@ TEST(Text, AnyBitsAndAnyNames) {
 }
 
 TEST(Text, ByHand) {  // names instead of numbers, comments, integers for numbers, no spaces
-  const Graph g = parse("# made by hand\ngraph \"g\"(%x:f32[2],%b:f32[2]){%sum=add %x,%b:f32[2] # sum\n%c=constant{dtype=f32,value=2}:f32[] return %sum\"y\"}");
+  const Graph g = parse(
+      "# made by hand\ngraph \"g\"(%x:f32[2],%b:f32[2]){%sum=add %x,%b:f32[2] # sum\n%c=constant{dtype=f32,value=2}:f32[] return "
+      "%sum\"y\"}");
   EXPECT_EQ(g.inputs()[1].name, "b");
   EXPECT_EQ(g.nodes()[1].attrs.number("value"), 2.0);
   EXPECT_EQ(print(parse("graph e() {\n return\n}")), "graph e() {\n  return\n}\n");
 }
 
 TEST(Text, MessagesNameThePlace) {
-  const auto starts = [](std::string_view text, std::string_view wanted) { EXPECT_EQ(error_of(text).substr(0, wanted.size()), wanted) << error_of(text); };
+  const auto starts = [](std::string_view text, std::string_view wanted) {
+    EXPECT_EQ(error_of(text).substr(0, wanted.size()), wanted) << error_of(text);
+  };
   starts("", "t.ir:1:1: expected 'graph', found the end of the text");
   starts("graph g(%0 \"x\": f32[2]) {\n  %1 = ad %0 : f32[2]\n}", "t.ir:2:8: no op is named 'ad'");
   starts("graph g(%0: f32[2]) {\n  %1 = add %0 : f32[2]\n}", "t.ir:2:8: add takes 2 inputs, 1 given");
@@ -88,7 +96,8 @@ TEST(Text, MessagesNameThePlace) {
   starts("graph g(%0: f32[99999999999999999999])", "t.ir:1:17: the integer");
   starts("graph g(%0: f32[-1])", "t.ir:1:13: a shape with the negative dim -1");
   starts("graph g() {\n %1 = constant {dtype = f32} : f32[]", "t.ir:2:7: constant needs the attribute 'value' (number)");
-  starts("graph g() {\n %1 = constant {dtype = f32, value = true} : f32[]", "t.ir:2:7: attribute 'value' of constant is a number, not a flag");
+  starts("graph g() {\n %1 = constant {dtype = f32, value = true} : f32[]",
+         "t.ir:2:7: attribute 'value' of constant is a number, not a flag");
   starts("graph g() {\n %1 = constant {dtype = f32, volume = 1} : f32[]", "t.ir:2:30: constant has no attribute 'volume'");
   starts("graph g() {\n %1 = constant {dtype = f32, dtype = f32} : f32[]", "t.ir:2:30: attribute 'dtype' is given twice");
   starts("graph g() {\n %1 = constant {dtype = f32, value = 1.5.5} : f32[]", "t.ir:2:38: '1.5.5' is not a number");

@@ -175,7 +175,8 @@ TEST_F(InPlace, GemmOperandsStay) {
 TEST(Plan, Roles) {
   Maker m;
   const int x = m.buffer(16, ProgramBuffer::Role::kInput), w = m.buffer(32, ProgramBuffer::Role::kInput);
-  const int t = m.buffer(16), workspace = m.buffer(64), y = m.buffer(16, ProgramBuffer::Role::kOutput), new_w = m.buffer(32, ProgramBuffer::Role::kOutput);
+  const int t = m.buffer(16), workspace = m.buffer(64), y = m.buffer(16, ProgramBuffer::Role::kOutput),
+            new_w = m.buffer(32, ProgramBuffer::Role::kOutput);
   m.program.buffers[static_cast<size_t>(new_w)].alias_of = w;
   const int empty = m.buffer(0), unused = m.buffer(8);
   m.call({x, w}, {t, workspace});
@@ -287,10 +288,12 @@ TEST(Plan, RandomPrograms) {
     for (unsigned c = 0; c < calls; ++c) {
       std::vector<int> reads, writes;
       std::vector<std::array<int, 2>> in_place;
-      for (unsigned i = 0; i < random() % 4; ++i) reads.push_back(written[written.size() - 1 - random() % std::min<size_t>(written.size(), 1 + random() % 20)]);
+      for (unsigned i = 0; i < random() % 4; ++i)
+        reads.push_back(written[written.size() - 1 - random() % std::min<size_t>(written.size(), 1 + random() % 20)]);
       for (unsigned i = 0; i < 1 + random() % 3; ++i) {
         const int64_t n = random() % 5 == 0 ? 0 : static_cast<int64_t>(random() % 300);
-        writes.push_back(m.buffer(n, random() % 10 ? ProgramBuffer::Role::kTemporary : ProgramBuffer::Role::kOutput, random() % 4 ? DType::f32 : DType::bf16));
+        writes.push_back(m.buffer(n, random() % 10 ? ProgramBuffer::Role::kTemporary : ProgramBuffer::Role::kOutput,
+                                  random() % 4 ? DType::f32 : DType::bf16));
         sum += (m.program.buffers.back().num_bytes() + 63) / 64 * 64;
         for (int r : reads)
           if (random() % 2) in_place.push_back({writes.back(), r});

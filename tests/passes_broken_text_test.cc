@@ -12,9 +12,13 @@ namespace {
 // A call of each op on inputs of random types, with random attributes of the right kinds, written as text.
 std::string random_call(std::mt19937& random) {
   const auto one_of = [&](auto list) { return list[random() % std::size(list)]; };
-  const auto dtype = [&] { return random() % 3 ? std::string("f32") : std::string(one_of(std::vector<const char*>{"f32", "bf16", "f64", "i32", "u32", "bool"})); };
+  const auto dtype = [&] {
+    return random() % 3 ? std::string("f32")
+                        : std::string(one_of(std::vector<const char*>{"f32", "bf16", "f64", "i32", "u32", "bool"}));
+  };
   const auto integer = [&]() -> int64_t {
-    if (random() % 12 == 0) return one_of(std::vector<int64_t>{INT64_MIN, INT64_MAX, 1ll << 40, -(1ll << 40), 1ll << 62, INT32_MAX, INT32_MIN});
+    if (random() % 12 == 0)
+      return one_of(std::vector<int64_t>{INT64_MIN, INT64_MAX, 1ll << 40, -(1ll << 40), 1ll << 62, INT32_MAX, INT32_MIN});
     return static_cast<int64_t>(random() % 6) - 1;
   };
   const auto integers = [&] {
@@ -32,7 +36,8 @@ std::string random_call(std::mt19937& random) {
   const int arity = op.arity >= 0 ? op.arity : 1 + static_cast<int>(random() % 3);
   std::string inputs, uses, results, types;
   const std::string common = dtype() + shape();
-  for (int i = 0; i < std::max(1, arity); ++i) inputs += fmt::format("{}%{}: {}", i ? ", " : "", i, random() % 2 ? common : dtype() + shape());
+  for (int i = 0; i < std::max(1, arity); ++i)
+    inputs += fmt::format("{}%{}: {}", i ? ", " : "", i, random() % 2 ? common : dtype() + shape());
   for (int i = 0; i < arity; ++i) uses += fmt::format("{}%{}", i ? ", " : "", i);
   for (int i = 0; i < op.num_results; ++i) {
     results += fmt::format("{}%r{}", i ? ", " : "", i);
@@ -51,7 +56,8 @@ std::string random_call(std::mt19937& random) {
     }
     attrs += fmt::format("{}{} = {}", attrs.empty() ? "" : ", ", spec.name, value);
   }
-  return fmt::format("graph g({}) {{\n  {} = {} {} {{{}}} : {}\n  return %r0 \"y\"\n}}", inputs, results, op.name, uses, attrs, types);
+  return fmt::format("graph g({}) {{\n  {} = {} {} {{{}}} : {}\n  return %r0 \"y\"\n}}", inputs, results, op.name, uses, attrs,
+                     types);
 }
 
 TEST(BrokenText, ShapeRulesAnswerWithErrors) {

@@ -23,14 +23,17 @@ int count(const Graph& g, std::string_view op) {
 Graph body(const std::string& text) { return parse("graph g(%x: f32[2], %i: i32[2], %k: u32[4]) {\n" + text + "\n}"); }
 
 TEST(CommonSubexpressions, MergesEqualNodes) {
-  const Graph g = run_pipeline(body("%1 = exp %x : f32[2]  @first %2 = exp %x : f32[2]  @second %3 = sub %1, %2 : f32[2] return %3 \"y\"")).graph;
+  const Graph g =
+      run_pipeline(body("%1 = exp %x : f32[2]  @first %2 = exp %x : f32[2]  @second %3 = sub %1, %2 : f32[2] return %3 \"y\""))
+          .graph;
   ASSERT_EQ(g.nodes().size(), 2u);
   EXPECT_EQ(g.nodes()[0].path, "first");
   EXPECT_EQ(g.nodes()[1].inputs[0], g.nodes()[1].inputs[1]);
 }
 
 TEST(CommonSubexpressions, Commutes) {
-  const Graph g = run_pipeline(body("%1 = exp %x : f32[2] %2 = add %x, %1 : f32[2] %3 = add %1, %x : f32[2] %4 = sub %x, %1 : f32[2] %5 = sub %1, %x : f32[2] "
+  const Graph g = run_pipeline(body("%1 = exp %x : f32[2] %2 = add %x, %1 : f32[2] %3 = add %1, %x : f32[2] %4 = sub %x, %1 : "
+                                    "f32[2] %5 = sub %1, %x : f32[2] "
                                     "return %2 \"a\", %3 \"b\", %4 \"c\", %5 \"d\""),
                                {.verify = 2})
                       .graph;
@@ -41,10 +44,11 @@ TEST(CommonSubexpressions, Commutes) {
 }
 
 TEST(CommonSubexpressions, AttributesAndStreamsCount) {
-  const Graph g = run_pipeline(body("%1 = constant {dtype = f32, value = 0.0} : f32[] %2 = constant {dtype = f32, value = -0.0} : f32[] "
-                                    "%3 = random_bits %k, %k {stream = 0} : u32[4] %4 = random_bits %k, %k {stream = 1} : u32[4] "
-                                    "%5 = random_bits %k, %k {stream = 1} : u32[4] return %1 \"a\", %2 \"b\", %3 \"c\", %4 \"d\", %5 \"e\""))
-                      .graph;
+  const Graph g =
+      run_pipeline(body("%1 = constant {dtype = f32, value = 0.0} : f32[] %2 = constant {dtype = f32, value = -0.0} : f32[] "
+                        "%3 = random_bits %k, %k {stream = 0} : u32[4] %4 = random_bits %k, %k {stream = 1} : u32[4] "
+                        "%5 = random_bits %k, %k {stream = 1} : u32[4] return %1 \"a\", %2 \"b\", %3 \"c\", %4 \"d\", %5 \"e\""))
+          .graph;
   EXPECT_EQ(count(g, "constant"), 2) << "0 and -0 differ";
   EXPECT_EQ(count(g, "random_bits"), 2);
   EXPECT_EQ(g.outputs()[3].value, g.outputs()[4].value);
@@ -52,7 +56,8 @@ TEST(CommonSubexpressions, AttributesAndStreamsCount) {
 
 TEST(Effects, StayAndMergeOnlyWhereEqual) {
   const Graph g = run_pipeline(body("%1 = neg %i : i32[2] %2 = check_range %1 {high = 5, low = 0, what = \"label\"} : i32[2] "
-                                    "%3 = check_range %1 {high = 5, low = 0, what = \"token\"} : i32[2] %4 = check_range %1 {high = 5, low = 0, what = \"label\"} : i32[2] "
+                                    "%3 = check_range %1 {high = 5, low = 0, what = \"token\"} : i32[2] %4 = check_range %1 "
+                                    "{high = 5, low = 0, what = \"label\"} : i32[2] "
                                     "%5 = exp %x : f32[2] return %x \"y\""),
                                {.verify = 2})
                       .graph;
@@ -101,7 +106,8 @@ TEST(Pipeline, DumpsAndTimes) {
   set_note_sink({});
   std::set<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) files.insert(entry.path().filename().string());
-  EXPECT_EQ(files, (std::set<std::string>{"a_g.00_trace.ir", "a_g.01_simplify.ir", "a_g.02_eliminate_common_subexpressions.ir", "a_g.03_eliminate_dead_code.ir"}));
+  EXPECT_EQ(files, (std::set<std::string>{"a_g.00_trace.ir", "a_g.01_simplify.ir", "a_g.02_eliminate_common_subexpressions.ir",
+                                          "a_g.03_eliminate_dead_code.ir"}));
   std::stringstream text;
   text << std::ifstream(folder / "a_g.00_trace.ir").rdbuf();
   EXPECT_EQ(text.str(), print(g));

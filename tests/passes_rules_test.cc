@@ -36,62 +36,84 @@ void expect_same_bits(const Graph& a, const Graph& b, unsigned seed) {
 }
 
 struct Case {
-  std::string rule, before, after;   // bodies without "graph g" and the closing brace's line
+  std::string rule, before, after;  // bodies without "graph g" and the closing brace's line
 };
 
-const std::string kX = "(%x: f32[2, 3]) {\n", kMatrices = "(%a: f32[2, 3, 4], %b: f32[3, 5]) {\n", kMask = "(%c: bool[2], %x: f32[2], %y: f32[2]) {\n";
+const std::string kX = "(%x: f32[2, 3]) {\n", kMatrices = "(%a: f32[2, 3, 4], %b: f32[3, 5]) {\n",
+                  kMask = "(%c: bool[2], %x: f32[2], %y: f32[2]) {\n";
 
 std::vector<Case> cases() {
   return {
       {"reshape_to_same", kX + "%1 = reshape %x {shape = [2, 3]} : f32[2, 3] return %1 \"y\"", kX + "return %x \"y\""},
-      {"merge_reshapes", kX + "%1 = reshape %x {shape = [6]} : f32[6] %2 = reshape %1 {shape = [3, 2]} : f32[3, 2] return %2 \"y\"",
+      {"merge_reshapes",
+       kX + "%1 = reshape %x {shape = [6]} : f32[6] %2 = reshape %1 {shape = [3, 2]} : f32[3, 2] return %2 \"y\"",
        kX + "%1 = reshape %x {shape = [3, 2]} : f32[3, 2] return %1 \"y\""},
-      {"reshape_of_splat", "(%x: f32[1]) {\n%1 = broadcast %x {shape = [2, 3]} : f32[2, 3] %2 = reshape %1 {shape = [6]} : f32[6] return %2 \"y\"",
+      {"reshape_of_splat",
+       "(%x: f32[1]) {\n%1 = broadcast %x {shape = [2, 3]} : f32[2, 3] %2 = reshape %1 {shape = [6]} : f32[6] return %2 \"y\"",
        "(%x: f32[1]) {\n%1 = reshape %x {shape = []} : f32[] %2 = broadcast %1 {shape = [6]} : f32[6] return %2 \"y\""},
       {"transpose_identity", kX + "%1 = transpose %x {permutation = [0, 1]} : f32[2, 3] return %1 \"y\"", kX + "return %x \"y\""},
       {"merge_transposes",
-       "(%x: f32[2, 3, 4]) {\n%1 = transpose %x {permutation = [1, 2, 0]} : f32[3, 4, 2] %2 = transpose %1 {permutation = [0, 2, 1]} : f32[3, 2, 4] return %2 \"y\"",
+       "(%x: f32[2, 3, 4]) {\n%1 = transpose %x {permutation = [1, 2, 0]} : f32[3, 4, 2] %2 = transpose %1 {permutation = [0, 2, "
+       "1]} : f32[3, 2, 4] return %2 \"y\"",
        "(%x: f32[2, 3, 4]) {\n%1 = transpose %x {permutation = [1, 0, 2]} : f32[3, 2, 4] return %1 \"y\""},
       {"transpose_unit_dims", "(%x: f32[2, 1, 3]) {\n%1 = transpose %x {permutation = [1, 0, 2]} : f32[1, 2, 3] return %1 \"y\"",
        "(%x: f32[2, 1, 3]) {\n%1 = reshape %x {shape = [1, 2, 3]} : f32[1, 2, 3] return %1 \"y\""},
-      {"transpose_of_splat", "(%x: f32[]) {\n%1 = broadcast %x {shape = [2, 3]} : f32[2, 3] %2 = transpose %1 {permutation = [1, 0]} : f32[3, 2] return %2 \"y\"",
+      {"transpose_of_splat",
+       "(%x: f32[]) {\n%1 = broadcast %x {shape = [2, 3]} : f32[2, 3] %2 = transpose %1 {permutation = [1, 0]} : f32[3, 2] "
+       "return %2 \"y\"",
        "(%x: f32[]) {\n%1 = broadcast %x {shape = [3, 2]} : f32[3, 2] return %1 \"y\""},
       {"broadcast_to_same", kX + "%1 = broadcast %x {shape = [2, 3]} : f32[2, 3] return %1 \"y\"", kX + "return %x \"y\""},
       {"merge_broadcasts",
-       "(%x: f32[3, 1]) {\n%1 = broadcast %x {shape = [3, 2]} : f32[3, 2] %2 = broadcast %1 {shape = [4, 3, 2]} : f32[4, 3, 2] return %2 \"y\"",
+       "(%x: f32[3, 1]) {\n%1 = broadcast %x {shape = [3, 2]} : f32[3, 2] %2 = broadcast %1 {shape = [4, 3, 2]} : f32[4, 3, 2] "
+       "return %2 \"y\"",
        "(%x: f32[3, 1]) {\n%1 = broadcast %x {shape = [4, 3, 2]} : f32[4, 3, 2] return %1 \"y\""},
       {"broadcast_unit_dims", kX + "%1 = broadcast %x {shape = [1, 2, 3]} : f32[1, 2, 3] return %1 \"y\"",
        kX + "%1 = reshape %x {shape = [1, 2, 3]} : f32[1, 2, 3] return %1 \"y\""},
-      {"broadcast_of_leading_ones", kX + "%1 = reshape %x {shape = [1, 2, 3]} : f32[1, 2, 3] %2 = broadcast %1 {shape = [4, 2, 3]} : f32[4, 2, 3] return %2 \"y\"",
+      {"broadcast_of_leading_ones",
+       kX + "%1 = reshape %x {shape = [1, 2, 3]} : f32[1, 2, 3] %2 = broadcast %1 {shape = [4, 2, 3]} : f32[4, 2, 3] return %2 "
+            "\"y\"",
        kX + "%1 = broadcast %x {shape = [4, 2, 3]} : f32[4, 2, 3] return %1 \"y\""},
-      {"slice_everything", kX + "%1 = slice %x {starts = [0, 0], steps = [1, 1], stops = [2, 3]} : f32[2, 3] return %1 \"y\"", kX + "return %x \"y\""},
+      {"slice_everything", kX + "%1 = slice %x {starts = [0, 0], steps = [1, 1], stops = [2, 3]} : f32[2, 3] return %1 \"y\"",
+       kX + "return %x \"y\""},
       {"merge_slices",
-       "(%x: f32[20]) {\n%1 = slice %x {starts = [3], steps = [2], stops = [18]} : f32[8] %2 = slice %1 {starts = [1], steps = [3], stops = [8]} : f32[3] return %2 \"y\"",
+       "(%x: f32[20]) {\n%1 = slice %x {starts = [3], steps = [2], stops = [18]} : f32[8] %2 = slice %1 {starts = [1], steps = "
+       "[3], stops = [8]} : f32[3] return %2 \"y\"",
        "(%x: f32[20]) {\n%1 = slice %x {starts = [5], steps = [6], stops = [18]} : f32[3] return %1 \"y\""},
-      {"slice_of_splat", "(%x: f32[]) {\n%1 = broadcast %x {shape = [8]} : f32[8] %2 = slice %1 {starts = [1], steps = [2], stops = [6]} : f32[3] return %2 \"y\"",
+      {"slice_of_splat",
+       "(%x: f32[]) {\n%1 = broadcast %x {shape = [8]} : f32[8] %2 = slice %1 {starts = [1], steps = [2], stops = [6]} : f32[3] "
+       "return %2 \"y\"",
        "(%x: f32[]) {\n%1 = broadcast %x {shape = [3]} : f32[3] return %1 \"y\""},
       {"concatenate_one", kX + "%1 = concatenate %x {axis = 0} : f32[2, 3] return %1 \"y\"", kX + "return %x \"y\""},
-      {"pad_nothing", kX + "%1 = pad %x {high = [0, 0], interior = [0, 0], low = [0, 0]} : f32[2, 3] return %1 \"y\"", kX + "return %x \"y\""},
+      {"pad_nothing", kX + "%1 = pad %x {high = [0, 0], interior = [0, 0], low = [0, 0]} : f32[2, 3] return %1 \"y\"",
+       kX + "return %x \"y\""},
       {"add_neighbouring_pads",
        "(%x: f32[2, 3], %y: f32[2, 1]) {\n%2 = pad %x {high = [0, 0], interior = [0, 0], low = [0, 2]} : f32[2, 5]\n"
        "%3 = pad %y {high = [0, 3], interior = [0, 0], low = [0, 1]} : f32[2, 5] %4 = add %2, %3 : f32[2, 5] return %4 \"y\"",
-       "(%x: f32[2, 3], %y: f32[2, 1]) {\n%2 = constant {dtype = f32, value = 0} : f32[] %3 = broadcast %2 {shape = [2, 1]} : f32[2, 1] %4 = add %y, %3 : f32[2, 1]\n"
+       "(%x: f32[2, 3], %y: f32[2, 1]) {\n%2 = constant {dtype = f32, value = 0} : f32[] %3 = broadcast %2 {shape = [2, 1]} : "
+       "f32[2, 1] %4 = add %y, %3 : f32[2, 1]\n"
        "%5 = broadcast %2 {shape = [2, 3]} : f32[2, 3] %6 = add %x, %5 : f32[2, 3]\n"
-       "%7 = concatenate %4, %6 {axis = 1} : f32[2, 4] %8 = pad %7 {high = [0, 0], interior = [0, 0], low = [0, 1]} : f32[2, 5] return %8 \"y\""},
+       "%7 = concatenate %4, %6 {axis = 1} : f32[2, 4] %8 = pad %7 {high = [0, 0], interior = [0, 0], low = [0, 1]} : f32[2, 5] "
+       "return %8 \"y\""},
       {"cast_to_same", kX + "%1 = cast %x {dtype = f32} : f32[2, 3] return %1 \"y\"", kX + "return %x \"y\""},
       {"cancel_neg", kX + "%1 = neg %x : f32[2, 3] %2 = neg %1 : f32[2, 3] return %2 \"y\"", kX + "return %x \"y\""},
-      {"cancel_not", "(%c: bool[2]) {\n%1 = logical_not %c : bool[2] %2 = logical_not %1 : bool[2] return %2 \"y\"", "(%c: bool[2]) {\nreturn %c \"y\""},
-      {"cancel_swap_pairs", "(%x: f32[4]) {\n%1 = swap_pairs %x : f32[4] %2 = swap_pairs %1 : f32[4] return %2 \"y\"", "(%x: f32[4]) {\nreturn %x \"y\""},
+      {"cancel_not", "(%c: bool[2]) {\n%1 = logical_not %c : bool[2] %2 = logical_not %1 : bool[2] return %2 \"y\"",
+       "(%c: bool[2]) {\nreturn %c \"y\""},
+      {"cancel_swap_pairs", "(%x: f32[4]) {\n%1 = swap_pairs %x : f32[4] %2 = swap_pairs %1 : f32[4] return %2 \"y\"",
+       "(%x: f32[4]) {\nreturn %x \"y\""},
       {"select_same", kMask + "%3 = select %c, %x, %x : f32[2] return %3 \"y\"", kMask + "return %x \"y\""},
       {"select_not", kMask + "%3 = logical_not %c : bool[2] %4 = select %3, %x, %y : f32[2] return %4 \"y\"",
        kMask + "%3 = select %c, %y, %x : f32[2] return %3 \"y\""},
       {"drop_stop_gradient", kX + "%1 = stop_gradient %x : f32[2, 3] return %1 \"y\"", kX + "return %x \"y\""},
       {"fold_transpose_a",
-       kMatrices + "%2 = transpose %a {permutation = [0, 2, 1]} : f32[2, 4, 3]\n%3 = matmul %2, %b {out_dtype = f32, transpose_a = false, transpose_b = false} : f32[2, 4, 5] return %3 \"y\"",
-       kMatrices + "%2 = matmul %a, %b {out_dtype = f32, transpose_a = true, transpose_b = false} : f32[2, 4, 5] return %2 \"y\""},
+       kMatrices + "%2 = transpose %a {permutation = [0, 2, 1]} : f32[2, 4, 3]\n%3 = matmul %2, %b {out_dtype = f32, transpose_a "
+                   "= false, transpose_b = false} : f32[2, 4, 5] return %3 \"y\"",
+       kMatrices +
+           "%2 = matmul %a, %b {out_dtype = f32, transpose_a = true, transpose_b = false} : f32[2, 4, 5] return %2 \"y\""},
       {"fold_transpose_b",
-       kMatrices + "%2 = transpose %b {permutation = [1, 0]} : f32[5, 3]\n%3 = matmul %a, %2 {out_dtype = f32, transpose_a = true, transpose_b = true} : f32[2, 4, 5] return %3 \"y\"",
-       kMatrices + "%2 = matmul %a, %b {out_dtype = f32, transpose_a = true, transpose_b = false} : f32[2, 4, 5] return %2 \"y\""},
+       kMatrices + "%2 = transpose %b {permutation = [1, 0]} : f32[5, 3]\n%3 = matmul %a, %2 {out_dtype = f32, transpose_a = "
+                   "true, transpose_b = true} : f32[2, 4, 5] return %3 \"y\"",
+       kMatrices +
+           "%2 = matmul %a, %b {out_dtype = f32, transpose_a = true, transpose_b = false} : f32[2, 4, 5] return %2 \"y\""},
   };
 }
 
@@ -121,17 +143,23 @@ TEST(Rules, EachRewritesAndSwitchesOff) {
 TEST(Rules, LeaveTheRestAlone) {
   for (const std::string& body : {
            std::string("(%x: f32[2], %z: f32[2]) {\n %2 = add %x, %z : f32[2] %3 = mul %2, %2 : f32[2] return %3 \"y\""),
-           std::string("(%x: f32[2]) {\n %1 = cast %x {dtype = bf16} : bf16[2] %2 = cast %1 {dtype = f32} : f32[2] return %2 \"y\""),
-           std::string("(%x: bf16[2]) {\n %1 = cast %x {dtype = f32} : f32[2] %2 = cast %1 {dtype = bf16} : bf16[2] return %2 \"y\""),
+           std::string(
+               "(%x: f32[2]) {\n %1 = cast %x {dtype = bf16} : bf16[2] %2 = cast %1 {dtype = f32} : f32[2] return %2 \"y\""),
+           std::string(
+               "(%x: bf16[2]) {\n %1 = cast %x {dtype = f32} : f32[2] %2 = cast %1 {dtype = bf16} : bf16[2] return %2 \"y\""),
            std::string("(%x: f32[2, 1]) {\n %1 = reduce_sum %x {first_axis = 1, num_axes = 1} : f32[2] return %1 \"y\""),
-           std::string("(%x: f32[2, 3]) {\n %1 = reshape %x {shape = [2, 1, 3]} : f32[2, 1, 3] %2 = broadcast %1 {shape = [2, 4, 3]} : f32[2, 4, 3] return %2 \"y\""),
-           std::string("(%x: f32[2], %y: f32[2]) {\n %2 = pad %x {high = [3], interior = [0], low = [0]} : f32[5] %3 = pad %y {high = [0], interior = [0], low = [3]} : f32[5] "
+           std::string("(%x: f32[2, 3]) {\n %1 = reshape %x {shape = [2, 1, 3]} : f32[2, 1, 3] %2 = broadcast %1 {shape = [2, 4, "
+                       "3]} : f32[2, 4, 3] return %2 \"y\""),
+           std::string("(%x: f32[2], %y: f32[2]) {\n %2 = pad %x {high = [3], interior = [0], low = [0]} : f32[5] %3 = pad %y "
+                       "{high = [0], interior = [0], low = [3]} : f32[5] "
                        "%4 = add %2, %3 : f32[5] return %4 \"y\""),
-           std::string("(%x: f32[2], %y: f32[2]) {\n %2 = pad %x {high = [1], interior = [0], low = [0]} : f32[3] %3 = pad %y {high = [0], interior = [0], low = [1]} : f32[3] "
+           std::string("(%x: f32[2], %y: f32[2]) {\n %2 = pad %x {high = [1], interior = [0], low = [0]} : f32[3] %3 = pad %y "
+                       "{high = [0], interior = [0], low = [1]} : f32[3] "
                        "%4 = add %2, %3 : f32[3] return %4 \"y\""),
            std::string("(%x: f32[2]) {\n %1 = maximum %x, %x : f32[2] return %1 \"y\""),
-           std::string("(%x: f32[4, 2, 3], %b: f32[4, 5]) {\n %1 = transpose %x {permutation = [2, 1, 0]} : f32[3, 2, 4] "
-                       "%2 = matmul %1, %b {out_dtype = f32, transpose_a = false, transpose_b = false} : f32[3, 2, 5] return %2 \"y\""),
+           std::string(
+               "(%x: f32[4, 2, 3], %b: f32[4, 5]) {\n %1 = transpose %x {permutation = [2, 1, 0]} : f32[3, 2, 4] "
+               "%2 = matmul %1, %b {out_dtype = f32, transpose_a = false, transpose_b = false} : f32[3, 2, 5] return %2 \"y\""),
            std::string("(%x: f32[2]) {\n %1 = neg %x : f32[2] %2 = abs %1 : f32[2] %3 = neg %2 : f32[2] return %3 \"y\""),
        }) {
     const Graph g = graph_of(body);
@@ -147,10 +175,13 @@ TEST(Rules, SumsOfPadsJoin) {
     const int64_t sizes[] = {2, 1, 3};
     Value sum;
     for (unsigned i = 0; i < 3; ++i) {
-      const unsigned part = (i + order) % 3;   // orders 0,1,2 and 1,2,0 are neighbours at each step; 2,0,1 leaves a gap first
+      const unsigned part = (i + order) % 3;  // orders 0,1,2 and 1,2,0 are neighbours at each step; 2,0,1 leaves a gap first
       const int64_t low = part == 0 ? 0 : part == 1 ? 2 : 3;
       const Value x = g.add_input(fmt::format("x{}", part), {DType::f32, {4, sizes[part]}});
-      const Value p = b.op("pad", {x}, {{"low", std::vector<int64_t>{0, low}}, {"high", std::vector<int64_t>{0, 6 - low - sizes[part]}}, {"interior", std::vector<int64_t>{0, 0}}});
+      const Value p = b.op("pad", {x},
+                           {{"low", std::vector<int64_t>{0, low}},
+                            {"high", std::vector<int64_t>{0, 6 - low - sizes[part]}},
+                            {"interior", std::vector<int64_t>{0, 0}}});
       sum = i == 0 ? p : b.add(sum, p);
     }
     g.add_output(sum, "y");
@@ -193,7 +224,8 @@ TEST(Rules, RandomGraphsKeepTheirBits) {
     std::mt19937 random(seed);
     Graph g;
     GraphBuilder b(g);
-    std::vector<Value> pool{g.add_input("x", {DType::f32, {2, 3, 4}}), g.add_input("s", {DType::f32, {}}), g.add_input("m", {DType::f32, {4, 4}})};
+    std::vector<Value> pool{g.add_input("x", {DType::f32, {2, 3, 4}}), g.add_input("s", {DType::f32, {}}),
+                            g.add_input("m", {DType::f32, {4, 4}})};
     const Value mask = g.add_input("mask", {DType::boolean, {}});
     Value condition = mask;
     for (int i = 0; i < 40; ++i) {
@@ -205,12 +237,15 @@ TEST(Rules, RandomGraphsKeepTheirBits) {
       switch (random() % 13) {
         case 0: v = b.neg(x); break;
         case 1:
-          if (random() % 2) std::rotate(order.begin(), order.begin() + (order.empty() ? 0 : 1), order.end());
-          else if (order.size() > 1) std::swap(order[order.size() - 1], order[order.size() - 2]);
+          if (random() % 2)
+            std::rotate(order.begin(), order.begin() + (order.empty() ? 0 : 1), order.end());
+          else if (order.size() > 1)
+            std::swap(order[order.size() - 1], order[order.size() - 2]);
           v = b.transpose(x, order);
           break;
         case 2: v = b.reshape(x, {shape.num_elements()}); break;
-        case 3: dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(random() % (dims.size() + 1)), 1);
+        case 3:
+          dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(random() % (dims.size() + 1)), 1);
           if (dims.size() < 5) v = b.reshape(x, Shape(dims));
           break;
         case 4:
@@ -237,10 +272,16 @@ TEST(Rules, RandomGraphsKeepTheirBits) {
           if (b.type_of(x) == b.type_of(y)) v = random() % 2 ? b.add(x, y) : b.mul(y, x);
           break;
         case 10: v = b.cast(b.cast(x, DType::bf16), DType::f32); break;
-        case 11: v = b.op("pad", {x}, {{"low", std::vector<int64_t>(dims.size())}, {"high", std::vector<int64_t>(dims.size())}, {"interior", std::vector<int64_t>(dims.size())}}); break;
+        case 11:
+          v = b.op("pad", {x},
+                   {{"low", std::vector<int64_t>(dims.size())},
+                    {"high", std::vector<int64_t>(dims.size())},
+                    {"interior", std::vector<int64_t>(dims.size())}});
+          break;
         default:
           if (dims.size() >= 2 && dims.back() == 4)
-            v = b.op("matmul", {x, random() % 2 ? b.transpose(pool[2], {1, 0}) : pool[2]}, {{"transpose_a", false}, {"transpose_b", random() % 2 == 0}, {"out_dtype", DType::f32}});
+            v = b.op("matmul", {x, random() % 2 ? b.transpose(pool[2], {1, 0}) : pool[2]},
+                     {{"transpose_a", false}, {"transpose_b", random() % 2 == 0}, {"out_dtype", DType::f32}});
       }
       if (v != x) pool.push_back(v);
     }
@@ -254,7 +295,8 @@ TEST(Rules, RandomGraphsKeepTheirBits) {
     for (const PassStatistics& pass : run_pipeline(result.graph).passes) EXPECT_FALSE(pass.changed) << pass.name;
     ASSERT_EQ(print(parse(print(result.graph))), print(result.graph));
   }
-  for (const char* name : {"merge_reshapes", "merge_transposes", "merge_slices", "merge_broadcasts", "fold_transpose_b", "select_not", "merged", "dead"})
+  for (const char* name : {"merge_reshapes", "merge_transposes", "merge_slices", "merge_broadcasts", "fold_transpose_b",
+                           "select_not", "merged", "dead"})
     EXPECT_GT(hits[name], 5) << name << ": the random graphs should reach this";
 }
 

@@ -13,11 +13,16 @@ std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') out += {'\\', c};
-    else if (c == '\n') out += "\\n";
-    else if (c == '\t') out += "\\t";
-    else if (byte < 0x20 || byte == 0x7f) out += fmt::format("\\x{:02x}", byte);
-    else out += c;
+    if (c == '"' || c == '\\')
+      out += {'\\', c};
+    else if (c == '\n')
+      out += "\\n";
+    else if (c == '\t')
+      out += "\\t";
+    else if (byte < 0x20 || byte == 0x7f)
+      out += fmt::format("\\x{:02x}", byte);
+    else
+      out += c;
   }
   return out + '"';
 }
@@ -41,9 +46,12 @@ Attrs::Attrs(std::initializer_list<std::pair<std::string, AttrValue>> items) {
 }
 
 void Attrs::set(std::string_view name, AttrValue value) {
-  auto at = std::lower_bound(items_.begin(), items_.end(), name, [](const auto& item, std::string_view n) { return item.first < n; });
-  if (at != items_.end() && at->first == name) at->second = std::move(value);
-  else items_.emplace(at, std::string(name), std::move(value));
+  auto at =
+      std::lower_bound(items_.begin(), items_.end(), name, [](const auto& item, std::string_view n) { return item.first < n; });
+  if (at != items_.end() && at->first == name)
+    at->second = std::move(value);
+  else
+    items_.emplace(at, std::string(name), std::move(value));
 }
 
 const AttrValue* Attrs::find(std::string_view name) const {
@@ -100,7 +108,9 @@ bool Attrs::flag(std::string_view name) const { return get<bool>(*this, name, "f
 int64_t Attrs::integer(std::string_view name) const { return get<int64_t>(*this, name, "integer"); }
 double Attrs::number(std::string_view name) const { return get<double>(*this, name, "number"); }
 const std::string& Attrs::text(std::string_view name) const { return get<std::string>(*this, name, "text"); }
-const std::vector<int64_t>& Attrs::integers(std::string_view name) const { return get<std::vector<int64_t>>(*this, name, "integers"); }
+const std::vector<int64_t>& Attrs::integers(std::string_view name) const {
+  return get<std::vector<int64_t>>(*this, name, "integers");
+}
 DType Attrs::dtype(std::string_view name) const { return get<DType>(*this, name, "dtype"); }
 
 bool Attrs::operator==(const Attrs& o) const {

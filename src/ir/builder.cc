@@ -94,7 +94,11 @@ Value Builder::sum_to(Value a, const Shape& shape) {
   return reshape(reduce_sum(a, std::move(axes), false), shape);
 }
 
-Value Builder::reduce_sum(Value a, std::vector<int64_t> axes, bool keepdims) { return reduce(*this, "reduce_sum", a, std::move(axes), keepdims); }
-Value Builder::reduce_max(Value a, std::vector<int64_t> axes, bool keepdims) { return reduce(*this, "reduce_max", a, std::move(axes), keepdims); }
+Value Builder::reduce_sum(Value a, std::vector<int64_t> axes, bool keepdims) {
+  return reduce(*this, "reduce_sum", a, std::move(axes), keepdims);
+}
+Value Builder::reduce_max(Value a, std::vector<int64_t> axes, bool keepdims) {
+  return reduce(*this, "reduce_max", a, std::move(axes), keepdims);
+}
 
 }  // namespace ws

@@ -43,7 +43,8 @@ std::string find_mistake(const OpDef& op, size_t num_inputs, const Attrs& attrs)
     const AttrValue* value = attrs.find(spec.name);
     if (!value) return fmt::format("{} needs the attribute '{}' ({})", op.name, spec.name, name_of(spec.kind));
     if (kind_of(*value) != spec.kind)
-      return fmt::format("attribute '{}' of {} is a {}, not a {}", spec.name, op.name, name_of(spec.kind), name_of(kind_of(*value)));
+      return fmt::format("attribute '{}' of {} is a {}, not a {}", spec.name, op.name, name_of(spec.kind),
+                         name_of(kind_of(*value)));
     ++num_attrs;
   }
   for (const auto& [name, value] : attrs) {

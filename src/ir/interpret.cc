@@ -15,7 +15,8 @@ double round_to_bf16(double x) {
   const auto single = static_cast<float>(x);
   if (std::isnan(single)) return x;
   const auto bits = std::bit_cast<uint32_t>(single);
-  const uint32_t rounded = bits + 0x7fffu + ((bits >> 16) & 1u);  // to nearest, ties to even; carries into the exponent as it should
+  const uint32_t rounded =
+      bits + 0x7fffu + ((bits >> 16) & 1u);  // to nearest, ties to even; carries into the exponent as it should
   return static_cast<double>(std::bit_cast<float>(rounded & 0xffff0000u));
 }
 
@@ -34,7 +35,8 @@ double rounded_to(DType dtype, double x) {
     case DType::i32: return static_cast<double>(static_cast<int32_t>(low_bits(x)));
     case DType::u32: return static_cast<double>(low_bits(x));
     case DType::boolean: return x != 0 ? 1 : 0;
-    case DType::f32: case DType::f64: return x;
+    case DType::f32:
+    case DType::f64: return x;
   }
   return x;
 }
@@ -52,7 +54,8 @@ std::vector<RefArray> interpret_node(const Graph& graph, const Node& node, std::
   node.op->reference(inputs, node.attrs, results);
   for (size_t i = 0; i < results.size(); ++i) {
     RefArray& r = results[i];
-    WS_ASSERT(r.data.size() == static_cast<size_t>(r.type.shape.num_elements()), "the reference of {} resized its result", node.op->name);
+    WS_ASSERT(r.data.size() == static_cast<size_t>(r.type.shape.num_elements()), "the reference of {} resized its result",
+              node.op->name);
     for (double& x : r.data) x = rounded_to(r.type.dtype, x);
   }
   return results;
@@ -69,12 +72,14 @@ void run_node(const Graph& graph, const Node& node, std::vector<RefArray>& value
 
 // last_use[v]: the last node that reads v; values die after it unless kept.
 std::vector<RefArray> run(const Graph& graph, std::span<const RefArray> inputs, bool keep_all) {
-  if (inputs.size() != graph.inputs().size()) fail("graph {} takes {} inputs, {} given", graph.name, graph.inputs().size(), inputs.size());
+  if (inputs.size() != graph.inputs().size())
+    fail("graph {} takes {} inputs, {} given", graph.name, graph.inputs().size(), inputs.size());
   std::vector<RefArray> values(static_cast<size_t>(graph.num_values()));
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Type& type = graph.type_of(graph.inputs()[i].value);
     if (inputs[i].type != type || inputs[i].data.size() != static_cast<size_t>(type.shape.num_elements()))
-      fail("input '{}' of graph {} is {}, given {} with {} elements", graph.inputs()[i].name, graph.name, type.str(), inputs[i].type.str(), inputs[i].data.size());
+      fail("input '{}' of graph {} is {}, given {} with {} elements", graph.inputs()[i].name, graph.name, type.str(),
+           inputs[i].type.str(), inputs[i].data.size());
     values[static_cast<size_t>(graph.inputs()[i].value.id)] = inputs[i];
   }
   const int never = static_cast<int>(graph.nodes().size());
@@ -87,7 +92,8 @@ std::vector<RefArray> run(const Graph& graph, std::span<const RefArray> inputs, 
     try {
       run_node(graph, node, values);
     } catch (const std::bad_alloc&) {
-      fail_at_run("not enough memory for {} in graph {}: a result is {}", node.op->name, graph.name, graph.type_of(node.results.front()).str());
+      fail_at_run("not enough memory for {} in graph {}: a result is {}", node.op->name, graph.name,
+                  graph.type_of(node.results.front()).str());
     }
     if (keep_all) continue;
     const auto release = [&](Value v) {

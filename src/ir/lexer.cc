@@ -34,13 +34,16 @@ void Lexer::expect(std::string_view text) {
   if (!accept(text)) fail_expected(fmt::format("'{}'", text));
 }
 
-void Lexer::fail_at(const Token& at, const std::string& message) const { fail("{}:{}:{}: {}", file_name_, at.line, at.column, message); }
+void Lexer::fail_at(const Token& at, const std::string& message) const {
+  fail("{}:{}:{}: {}", file_name_, at.line, at.column, message);
+}
 
 void Lexer::fail_expected(std::string_view what) const {
   constexpr size_t kShown = 40;  // of a long token, so that the message stays one readable line
   if (token_.kind == Token::Kind::end) fail_here(fmt::format("expected {}, found the end of the text", what));
   const std::string_view sign = token_.kind == Token::Kind::value ? "%" : "";
-  fail_here(fmt::format("expected {}, found '{}{}{}'", what, sign, quoted(token_.text.substr(0, kShown)).substr(1, std::min(token_.text.size(), kShown)),
+  fail_here(fmt::format("expected {}, found '{}{}{}'", what, sign,
+                        quoted(token_.text.substr(0, kShown)).substr(1, std::min(token_.text.size(), kShown)),
                         token_.text.size() > kShown ? "..." : ""));
 }
 
@@ -101,9 +104,12 @@ void Lexer::read_string() {
       continue;
     }
     const char escape = at(++position_);
-    if (escape == '"' || escape == '\\') token_.string += escape;
-    else if (escape == 'n') token_.string += '\n';
-    else if (escape == 't') token_.string += '\t';
+    if (escape == '"' || escape == '\\')
+      token_.string += escape;
+    else if (escape == 'n')
+      token_.string += '\n';
+    else if (escape == 't')
+      token_.string += '\t';
     else if (escape == 'x' && hex_digit(at(position_ + 1)) >= 0 && hex_digit(at(position_ + 2)) >= 0) {
       token_.string += static_cast<char>(hex_digit(at(position_ + 1)) * 16 + hex_digit(at(position_ + 2)));
       position_ += 2;

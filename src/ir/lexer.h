@@ -8,8 +8,8 @@ namespace ws {
 struct Token {
   enum class Kind : unsigned char { end, word, value, string, integer, number, punctuation };
   Kind kind = Kind::end;
-  std::string_view text;   // as written; of a value without its '%'
-  std::string string;      // of a string, unescaped
+  std::string_view text;  // as written; of a value without its '%'
+  std::string string;     // of a string, unescaped
   int line = 1, column = 1;
 };
 

@@ -45,7 +45,8 @@ class Parser {
     const Kind kind = lexer_.peek().kind;
     if (kind == Kind::string) return lexer_.take().string;
     // A bare name may begin with digits; a '+' only ever comes from a number.
-    if ((kind == Kind::word || kind == Kind::integer || kind == Kind::number) && lexer_.peek().text.find('+') == std::string_view::npos)
+    if ((kind == Kind::word || kind == Kind::integer || kind == Kind::number) &&
+        lexer_.peek().text.find('+') == std::string_view::npos)
       return std::string(lexer_.take().text);
     lexer_.fail_expected(what);
   }
@@ -91,7 +92,8 @@ class Parser {
   Type parse_type() {
     const Token start = lexer_.peek();
     const auto dtype = dtype_from_name(start.text);
-    if (start.kind != Token::Kind::word || !dtype) lexer_.fail_expected("a type such as f32[2, 3] (f32, bf16, f64, i32, u32, bool)");
+    if (start.kind != Token::Kind::word || !dtype)
+      lexer_.fail_expected("a type such as f32[2, 3] (f32, bf16, f64, i32, u32, bool)");
     lexer_.take();
     const std::vector<int64_t> dims = parse_integers(kMaxRank);
     return at_place(start, [&] { return Type{*dtype, Shape(dims)}; });
@@ -131,7 +133,8 @@ class Parser {
     uint64_t bits = 0;
     const std::string_view digits = token.text.substr(std::min<size_t>(2, token.text.size()));
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), bits, 16);
-    if (!token.text.starts_with("0x") || error != std::errc() || end != digits.data() + digits.size() || !std::isnan(std::bit_cast<double>(bits)))
+    if (!token.text.starts_with("0x") || error != std::errc() || end != digits.data() + digits.size() ||
+        !std::isnan(std::bit_cast<double>(bits)))
       lexer_.fail_expected("the 64 bits of a NaN, such as 0x7ff8000000000001");
     lexer_.take();
     lexer_.expect(")");
@@ -216,7 +219,8 @@ class Parser {
     for (size_t i = 0; i < results.size(); ++i) {
       const Type& inferred = graph_.type_of(results[i]);
       if (declared[i].second != inferred)
-        lexer_.fail_at(declared[i].first, fmt::format("{} gives {} here, not {}", op->name, inferred.str(), declared[i].second.str()));
+        lexer_.fail_at(declared[i].first,
+                       fmt::format("{} gives {} here, not {}", op->name, inferred.str(), declared[i].second.str()));
       define(names[i], results[i]);
     }
   }
@@ -234,7 +238,8 @@ class Parser {
         lexer_.fail_at(number, fmt::format("there is no input {}: the graph has {}", donates, graph_.inputs().size()));
       const Type& from = graph_.type_of(graph_.inputs()[static_cast<size_t>(donates)].value);
       if (from != graph_.type_of(v))
-        lexer_.fail_at(number, fmt::format("input {} is {}, the output {}: a donated output has its input's type", donates, from.str(), graph_.type_of(v).str()));
+        lexer_.fail_at(number, fmt::format("input {} is {}, the output {}: a donated output has its input's type", donates,
+                                           from.str(), graph_.type_of(v).str()));
       for (const GraphOutput& other : graph_.outputs())
         if (other.donates_input == donates) lexer_.fail_at(number, fmt::format("input {} is donated twice", donates));
     }

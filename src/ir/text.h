@@ -14,7 +14,8 @@ std::string bare_or_quoted(std::string_view text);
 std::string number_text(double value);
 
 inline bool is_word_char(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '/' || c == '-';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '/' ||
+         c == '-';
 }
 constexpr uint64_t kPlainNan = 0x7ff8000000000000u;
 

@@ -18,7 +18,7 @@ ArenaLayout place(const std::vector<ArenaBlock>& blocks, const Order& order, Fit
     int first, last;
   };
   ArenaLayout layout{0, std::vector<int64_t>(blocks.size(), 0)};
-  std::vector<Placed> placed;   // by begin
+  std::vector<Placed> placed;  // by begin
   placed.reserve(blocks.size());
   for (int i : order) {
     const ArenaBlock& block = blocks[static_cast<size_t>(i)];
@@ -37,7 +37,9 @@ ArenaLayout place(const std::vector<ArenaBlock>& blocks, const Order& order, Fit
     layout.offsets[static_cast<size_t>(i)] = offset;
     layout.bytes = std::max(layout.bytes, offset + block.bytes);
     const Placed entry{offset, offset + block.bytes, block.first, block.last};
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), entry, [](const Placed& a, const Placed& b) { return a.begin < b.begin; }), entry);
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), entry, [](const Placed& a, const Placed& b) { return a.begin < b.begin; }),
+        entry);
   }
   return layout;
 }
@@ -70,8 +72,12 @@ ArenaLayout lay_out(const std::vector<ArenaBlock>& blocks) {
   std::iota(all.begin(), all.end(), 0);
   const auto of = [&](int i) -> const ArenaBlock& { return blocks[static_cast<size_t>(i)]; };
   const auto length = [&](int i) { return of(i).last - of(i).first + 1; };
-  const auto by_start = [&](int a, int b) { return of(a).first != of(b).first ? of(a).first < of(b).first : of(a).last > of(b).last; };
-  const auto by_size = [&](int a, int b) { return of(a).bytes != of(b).bytes ? of(a).bytes > of(b).bytes : length(a) > length(b); };
+  const auto by_start = [&](int a, int b) {
+    return of(a).first != of(b).first ? of(a).first < of(b).first : of(a).last > of(b).last;
+  };
+  const auto by_size = [&](int a, int b) {
+    return of(a).bytes != of(b).bytes ? of(a).bytes > of(b).bytes : length(a) > length(b);
+  };
   const auto by_length = [&](int a, int b) { return length(a) != length(b) ? length(a) > length(b) : of(a).bytes > of(b).bytes; };
   const auto by_area = [&](int a, int b) {
     return static_cast<double>(of(a).bytes) * length(a) > static_cast<double>(of(b).bytes) * length(b);
@@ -106,7 +112,8 @@ ArenaLayout lay_out(const std::vector<ArenaBlock>& blocks) {
       if (end(i) > end(highest)) highest = i;
     }
     if (highest == 0) break;
-    std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(highest), order.begin() + static_cast<std::ptrdiff_t>(highest) + 1);
+    std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(highest),
+                order.begin() + static_cast<std::ptrdiff_t>(highest) + 1);
     last = place(blocks, order, fit);
     if (last.bytes < best.bytes) best = last;
     if (best.bytes <= bound) break;

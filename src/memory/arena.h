@@ -6,12 +6,12 @@
 namespace ws {
 
 struct ArenaBlock {
-  int64_t bytes = 0;           // a multiple of the alignment
-  int first = 0, last = 0;     // lives in [first, last]
+  int64_t bytes = 0;        // a multiple of the alignment
+  int first = 0, last = 0;  // lives in [first, last]
 };
 
 struct ArenaLayout {
-  int64_t bytes = 0;           // the highest end
+  int64_t bytes = 0;  // the highest end
   std::vector<int64_t> offsets;
 };
 

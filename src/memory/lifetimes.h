@@ -8,7 +8,7 @@
 namespace ws {
 
 struct Lifetime {
-  int first = -1, last = -1;   // -1: never used
+  int first = -1, last = -1;  // -1: never used
   bool used() const { return first >= 0; }
   bool meets(const Lifetime& o) const { return used() && o.used() && first <= o.last && o.first <= last; }
 };

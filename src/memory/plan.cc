@@ -20,8 +20,10 @@ void count_signature(const Program& program, bool outputs_outside, MemoryPlan& p
   for (const ProgramBuffer& b : program.buffers) {
     if (b.role == ProgramBuffer::Role::kInput) plan.argument_bytes += b.num_bytes();
     if (b.role != ProgramBuffer::Role::kOutput) continue;
-    if (b.alias_of >= 0) plan.donated_bytes += b.num_bytes();
-    else if (outputs_outside) outside += b.num_bytes();
+    if (b.alias_of >= 0)
+      plan.donated_bytes += b.num_bytes();
+    else if (outputs_outside)
+      outside += b.num_bytes();
   }
   for (const Type& type : program.output_types) plan.output_bytes += type.num_bytes();
   plan.peak_bytes = plan.argument_bytes + outside + plan.arena_bytes;
@@ -40,7 +42,8 @@ MemoryPlan plan_memory(const Program& program, bool outputs_outside) {
   std::vector<int> by_start;
   for (int b = 0; b < static_cast<int>(program.buffers.size()); ++b)
     if (lives_in_arena(program.buffers[static_cast<size_t>(b)], outputs_outside)) by_start.push_back(b);
-  std::stable_sort(by_start.begin(), by_start.end(), [&](int a, int b) { return lives[static_cast<size_t>(a)].first < lives[static_cast<size_t>(b)].first; });
+  std::stable_sort(by_start.begin(), by_start.end(),
+                   [&](int a, int b) { return lives[static_cast<size_t>(a)].first < lives[static_cast<size_t>(b)].first; });
   std::vector<ArenaBlock> blocks;
   std::vector<int> block_of(program.buffers.size(), -1);
   for (int b : by_start) {
@@ -68,21 +71,27 @@ MemoryPlan plan_memory(const Program& program, bool outputs_outside) {
 
 void verify_plan(const Program& program, const MemoryPlan& plan) {
   const std::vector<Lifetime> lives = lifetimes(program);
-  WS_ASSERT(plan.offsets.size() == program.buffers.size() && plan.shares_with.size() == program.buffers.size(), "the plan of {} is for another program",
-            program.name);
-  const auto name = [&](int b) { return fmt::format("buffer {} '{}' (calls {} to {}, at {})", b, program.buffers[static_cast<size_t>(b)].name,
-                                                    lives[static_cast<size_t>(b)].first, lives[static_cast<size_t>(b)].last, plan.offsets[static_cast<size_t>(b)]); };
+  WS_ASSERT(plan.offsets.size() == program.buffers.size() && plan.shares_with.size() == program.buffers.size(),
+            "the plan of {} is for another program", program.name);
+  const auto name = [&](int b) {
+    return fmt::format("buffer {} '{}' (calls {} to {}, at {})", b, program.buffers[static_cast<size_t>(b)].name,
+                       lives[static_cast<size_t>(b)].first, lives[static_cast<size_t>(b)].last,
+                       plan.offsets[static_cast<size_t>(b)]);
+  };
   const auto bytes = [&](int b) { return program.buffers[static_cast<size_t>(b)].num_bytes(); };
   const auto begin = [&](int b) { return plan.offsets[static_cast<size_t>(b)]; };
-  std::vector<int> placed;   // by offset
+  std::vector<int> placed;  // by offset
   for (int b = 0; b < static_cast<int>(program.buffers.size()); ++b) {
     const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(b)];
     const bool inside = begin(b) >= 0;
-    if (buffer.role == ProgramBuffer::Role::kTemporary && buffer.alias_of < 0) WS_ASSERT(inside, "{} of {} has no memory", name(b), program.name);
-    if (buffer.role == ProgramBuffer::Role::kInput || buffer.alias_of >= 0) WS_ASSERT(!inside, "{} of {} is in the arena", name(b), program.name);
+    if (buffer.role == ProgramBuffer::Role::kTemporary && buffer.alias_of < 0)
+      WS_ASSERT(inside, "{} of {} has no memory", name(b), program.name);
+    if (buffer.role == ProgramBuffer::Role::kInput || buffer.alias_of >= 0)
+      WS_ASSERT(!inside, "{} of {} is in the arena", name(b), program.name);
     if (!inside) continue;
     WS_ASSERT(begin(b) % kAlignment == 0, "{} of {} is not aligned", name(b), program.name);
-    WS_ASSERT(begin(b) + bytes(b) <= plan.arena_bytes, "{} of {} ends beyond the arena of {} bytes", name(b), program.name, plan.arena_bytes);
+    WS_ASSERT(begin(b) + bytes(b) <= plan.arena_bytes, "{} of {} ends beyond the arena of {} bytes", name(b), program.name,
+              plan.arena_bytes);
     if (bytes(b) > 0 && lives[static_cast<size_t>(b)].used()) placed.push_back(b);
   }
   const auto took_over = [&](int write, int read) {
@@ -102,8 +111,9 @@ void verify_plan(const Program& program, const MemoryPlan& plan) {
 
 std::string print(const Program& program, const MemoryPlan& plan) {
   const std::vector<Lifetime> lives = lifetimes(program);
-  std::string out = fmt::format("plan of {}: arena {} bytes (bound {}), arguments {}, outputs {}, donated {}, peak {}\n", program.name, plan.arena_bytes,
-                                plan.lower_bound_bytes, plan.argument_bytes, plan.output_bytes, plan.donated_bytes, plan.peak_bytes);
+  std::string out = fmt::format("plan of {}: arena {} bytes (bound {}), arguments {}, outputs {}, donated {}, peak {}\n",
+                                program.name, plan.arena_bytes, plan.lower_bound_bytes, plan.argument_bytes, plan.output_bytes,
+                                plan.donated_bytes, plan.peak_bytes);
   std::vector<int> order;
   for (int b = 0; b < static_cast<int>(program.buffers.size()); ++b)
     if (plan.offsets[static_cast<size_t>(b)] >= 0) order.push_back(b);
@@ -114,8 +124,8 @@ std::string print(const Program& program, const MemoryPlan& plan) {
   fmt::format_to(std::back_inserter(out), "{:>12} {:>12} {:>5} {:>5}  buffer\n", "offset", "bytes", "first", "last");
   for (int b : order) {
     const auto i = static_cast<size_t>(b);
-    fmt::format_to(std::back_inserter(out), "{:>12} {:>12} {:>5} {:>5}  {} {}", plan.offsets[i], program.buffers[i].num_bytes(), lives[i].first, lives[i].last, b,
-                   program.buffers[i].name);
+    fmt::format_to(std::back_inserter(out), "{:>12} {:>12} {:>5} {:>5}  {} {}", plan.offsets[i], program.buffers[i].num_bytes(),
+                   lives[i].first, lives[i].last, b, program.buffers[i].name);
     if (plan.shares_with[i] >= 0) fmt::format_to(std::back_inserter(out), "  (in place of {})", plan.shares_with[i]);
     out += '\n';
   }

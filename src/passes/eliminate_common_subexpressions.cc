@@ -12,8 +12,8 @@ namespace {
 // the first of the two comes earlier.
 struct Key {
   const OpDef* op;
-  const Attrs* attrs;             // of a node of the old graph, which outlives the map
-  std::vector<Value> inputs;      // new values; sorted for a commutative op (a+b and b+a have the same bits)
+  const Attrs* attrs;         // of a node of the old graph, which outlives the map
+  std::vector<Value> inputs;  // new values; sorted for a commutative op (a+b and b+a have the same bits)
   bool operator==(const Key& o) const { return op == o.op && inputs == o.inputs && *attrs == *o.attrs; }
 };
 

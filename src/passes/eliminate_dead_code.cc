@@ -12,7 +12,8 @@ std::optional<Graph> eliminate_dead_code(const Graph& graph, PassContext& contex
   for (size_t n = nodes.size(); n-- > 0;) {
     lives[n] = nodes[n].op->has(kEffect);
     for (Value v : nodes[n].results) lives[n] = lives[n] || needed[static_cast<size_t>(v.id)];
-    if (!lives[n]) ++dead;
+    if (!lives[n])
+      ++dead;
     else
       for (Value v : nodes[n].inputs) needed[static_cast<size_t>(v.id)] = true;
   }

@@ -15,7 +15,7 @@ struct PassContext {
 };
 
 struct Pass {
-  std::string_view name;                  // a verb phrase; the switch, the dump and the timing use it
+  std::string_view name;  // a verb phrase; the switch, the dump and the timing use it
   std::string_view purpose;
   std::optional<Graph> (*run)(const Graph&, PassContext&);
 };

@@ -30,7 +30,8 @@ void write_dump(const PipelineOptions& options, int number, std::string_view pas
   std::error_code problem;
   std::filesystem::create_directories(folder, problem);
   std::string name = graph.name;  // one folder takes several graphs
-  std::replace_if(name.begin(), name.end(), [](char c) { return !is_word_char(c) || c == '/'; }, '_');
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return !is_word_char(c) || c == '/'; }, '_');
   const auto path = folder / fmt::format("{}.{:02}_{}.ir", name, number, pass);
   std::ofstream file(path, std::ios::binary);
   file << print(graph);
@@ -76,7 +77,8 @@ PipelineResult run_pipeline(const Graph& graph, const PipelineOptions& options) 
       const int num_nodes = static_cast<int>(result.graph.nodes().size());
       if (round == 0 || better) write_dump(options, num_dumps++, pass.name, result.graph);
       if (options.verify >= 2 && better) verify_after(result.graph, pass.name);
-      if (options.time) note("pass {:<32} {:9.3f} ms  {} nodes{}", pass.name, seconds * 1e3, num_nodes, better ? "" : ", unchanged");
+      if (options.time)
+        note("pass {:<32} {:9.3f} ms  {} nodes{}", pass.name, seconds * 1e3, num_nodes, better ? "" : ", unchanged");
       result.passes.push_back({std::string(pass.name), seconds, better.has_value(), num_nodes, std::move(context.hits)});
     }
   }

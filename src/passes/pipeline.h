@@ -11,23 +11,23 @@
 namespace ws {
 
 struct PipelineOptions {
-  std::set<std::string> disabled = {};    // names of passes and rules
-  std::string dump_directory = {};        // NAME.NN_pass.ir after each pass of graph NAME, NAME.00_trace.ir before; empty: none
-  bool time = false;                      // a note for each pass
-  int verify = 0;                         // 1: the graph before and after; 2: after every pass
+  std::set<std::string> disabled = {};  // names of passes and rules
+  std::string dump_directory = {};      // NAME.NN_pass.ir after each pass of graph NAME, NAME.00_trace.ir before; empty: none
+  bool time = false;                    // a note for each pass
+  int verify = 0;                       // 1: the graph before and after; 2: after every pass
 };
 
 struct PassStatistics {
   std::string name;
   double seconds = 0;
   bool changed = false;
-  int num_nodes = 0;                      // after it
-  std::map<std::string, int> hits;        // by rule
+  int num_nodes = 0;                // after it
+  std::map<std::string, int> hits;  // by rule
 };
 
 struct PipelineResult {
   Graph graph;
-  std::vector<PassStatistics> passes;     // in the order run
+  std::vector<PassStatistics> passes;  // in the order run
 };
 
 PipelineResult run_pipeline(const Graph& graph, const PipelineOptions& options = {});

@@ -23,8 +23,8 @@ std::vector<Value> Rewriter::map(const std::vector<Value>& old) const {
 }
 
 void Rewriter::replace(Value old, Value by) {
-  WS_ASSERT(from_.type_of(old) == to_.type_of(by), "%{} of graph {} is {}, its replacement {}", old.id, from_.name, from_.type_of(old).str(),
-            to_.type_of(by).str());
+  WS_ASSERT(from_.type_of(old) == to_.type_of(by), "%{} of graph {} is {}, its replacement {}", old.id, from_.name,
+            from_.type_of(old).str(), to_.type_of(by).str());
   new_value_[static_cast<size_t>(old.id)] = by;
 }
 

@@ -11,9 +11,9 @@ class Rewriter {
  public:
   explicit Rewriter(const Graph& from);
   Graph& graph() { return to_; }
-  Value map(Value old) const;                       // InternalError where the pass dropped a value that is still used
+  Value map(Value old) const;  // InternalError where the pass dropped a value that is still used
   std::vector<Value> map(const std::vector<Value>& old) const;
-  void replace(Value old, Value by);                // InternalError where the type changes
+  void replace(Value old, Value by);  // InternalError where the type changes
   /// Appends the node on mapped inputs and maps its results.
   void copy(const Node& node);
   /// Adds the outputs and hands the new graph over.
@@ -22,7 +22,7 @@ class Rewriter {
  private:
   const Graph& from_;
   Graph to_;
-  std::vector<Value> new_value_;                    // by old id
+  std::vector<Value> new_value_;  // by old id
 };
 
 }  // namespace ws

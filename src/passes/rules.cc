@@ -77,7 +77,8 @@ Value merge_broadcasts(const Match& m) {
 Value broadcast_unit_dims(const Match& m) {
   const Shape shape = m.result_type().shape;
   const int64_t count = shape.num_elements();
-  return count > 0 && count == m.shape_of(m.x()).num_elements() && !reshape_to_same(m) ? m.builder.reshape(m.x(), shape) : Value{};
+  return count > 0 && count == m.shape_of(m.x()).num_elements() && !reshape_to_same(m) ? m.builder.reshape(m.x(), shape)
+                                                                                       : Value{};
 }
 
 // reshape from [3] to [1, 1, 3]: broadcast does that by itself.
@@ -174,13 +175,15 @@ constexpr Rule kRules[] = {
     {"broadcast_to_same", "broadcast(x) to the shape of x", "x", "broadcast", reshape_to_same},
     {"merge_broadcasts", "broadcast(broadcast(x))", "broadcast(x)", "broadcast", merge_broadcasts},
     {"broadcast_unit_dims", "broadcast(x) that adds only dims of 1", "reshape(x)", "broadcast", broadcast_unit_dims},
-    {"broadcast_of_leading_ones", "broadcast(reshape(x) that adds leading dims of 1)", "broadcast(x)", "broadcast", broadcast_of_leading_ones},
+    {"broadcast_of_leading_ones", "broadcast(reshape(x) that adds leading dims of 1)", "broadcast(x)", "broadcast",
+     broadcast_of_leading_ones},
     {"slice_everything", "slice(x) of all elements", "x", "slice", slice_everything},
     {"merge_slices", "slice(slice(x))", "slice(x)", "slice", merge_slices},
     {"slice_of_splat", "slice(broadcast(scalar))", "broadcast(scalar)", "slice", view_of_splat},
     {"concatenate_one", "concatenate(x)", "x", "concatenate", concatenate_one},
     {"pad_nothing", "pad(x) by nothing", "x", "pad", pad_nothing},
-    {"add_neighbouring_pads", "pad(x) + pad(y) on neighbouring ranges", "pad(concatenate(x + 0, y + 0))", "add", add_neighbouring_pads},
+    {"add_neighbouring_pads", "pad(x) + pad(y) on neighbouring ranges", "pad(concatenate(x + 0, y + 0))", "add",
+     add_neighbouring_pads},
     {"cast_to_same", "cast(x) to the dtype of x", "x", "cast", cast_to_same},
     {"cancel_neg", "neg(neg(x))", "x", "neg", cancel_pair},
     {"cancel_not", "logical_not(logical_not(x))", "x", "logical_not", cancel_pair},

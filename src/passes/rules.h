@@ -11,7 +11,7 @@ namespace ws {
 
 /// A node about to be made, and the graph it would join. Rules look backwards only, through producers.
 struct Match {
-  Builder& builder;                       // what a rule makes is simplified in turn
+  Builder& builder;  // what a rule makes is simplified in turn
   const Graph& graph;
   const OpDef& op;
   std::span<const Value> inputs;
@@ -26,8 +26,8 @@ struct Match {
 
 struct Rule {
   std::string_view name, before, after;
-  std::string_view op;                    // of the node looked at
-  Value (*apply)(const Match&);           // the replacement, or Value{} where the rule does not apply
+  std::string_view op;           // of the node looked at
+  Value (*apply)(const Match&);  // the replacement, or Value{} where the rule does not apply
 };
 
 std::span<const Rule> all_rules();

@@ -13,7 +13,7 @@ namespace {
 struct Padded {
   Value x;
   int axis;
-  int64_t low, high, size;   // zeros before and after, and the range between them
+  int64_t low, high, size;  // zeros before and after, and the range between them
 };
 
 // A pad along one axis, with nothing between elements.

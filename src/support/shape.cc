@@ -7,8 +7,7 @@
 namespace ws {
 
 Shape::Shape(std::span<const int64_t> dims) {
-  if (dims.size() > static_cast<size_t>(kMaxRank))
-    fail("a shape of {} dims: at most {} are supported", dims.size(), kMaxRank);
+  if (dims.size() > static_cast<size_t>(kMaxRank)) fail("a shape of {} dims: at most {} are supported", dims.size(), kMaxRank);
   constexpr int64_t kMaxElements = int64_t{1} << 62;
   // Zeros are left out of the product, so that no partial product of num_elements() can overflow.
   int64_t product = 1;
