@@ -1,6 +1,7 @@
 // One head of one batch item, forward and backward, stripe by stripe. Templated on a vector type (tiles.h).
 #pragma once
 #include "backend/cpu/attention/attention_loops.h"
+#include "backend/cpu/attention/prefetcher.h"
 #include "backend/cpu/attention/products.h"
 #include "backend/cpu/attention/row_calls.h"
 
@@ -11,7 +12,7 @@ template <class V>
 class AttentionHead {
  public:
   AttentionHead(const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair)
-      : a_(a), plan_(plan), s_(scratch), batch_(pair / a.heads), head_(pair % a.heads), first_row_(pair * a.queries) {}
+      : a_(a), plan_(plan), s_(scratch), pair_(pair), first_row_(pair * a.queries) {}
 
   void forward(int64_t begin, int64_t end) {
     const int64_t t_begin = begin * plan_.stripe_rows, t_end = std::min(a_.queries, end * plan_.stripe_rows);
@@ -35,7 +36,18 @@ class AttentionHead {
 
  private:
   using P = Products<V>;
-  HeadRows rows_of(const AttentionTensor& x) const { return head_rows(x, batch_, head_); }
+  HeadRows rows_of(const AttentionTensor& x) const { return head_rows(x, pair_ / a_.heads, pair_ % a_.heads); }
+
+  // What is read first of the next pair, in its order. More would push this pair's operands out of L2.
+  Prefetcher next_pair(std::initializer_list<const AttentionTensor*> tensors) const {
+    constexpr int64_t kMostRows = 256;
+    Prefetcher ahead(a_.head_size);
+    const int64_t next = pair_ + 1;
+    if (next >= a_.batch * a_.heads) return ahead;
+    for (const AttentionTensor* x : tensors)
+      ahead.add(head_rows(*x, next / a_.heads, next % a_.heads), 0, std::min(x == &a_.k || x == &a_.v ? a_.keys : a_.queries, kMostRows));
+    return ahead;
+  }
 
   // Pairs of a tile that are masked enter its sums with weight 0, and 0 times infinity would be NaN: then tiles are single rows.
   int64_t tile_height(bool finite) const { return finite ? V::kRows : 1; }
@@ -48,10 +60,13 @@ class AttentionHead {
   void forward_stripe(int64_t t0, int64_t rows) {
     P::copy_dense(s_.q, plan_.ld_size, rows_of(a_.q), t0, rows, a_.head_size);
     const int64_t height = tile_height(partly_seen_finite(s_.value, t0, rows));
-    all_scores(s_.scores, s_.q, s_.key_t, t0, rows);
-    softmax(t0, rows);
     const HeadRows out = rows_of(a_.out);
-    weighted_sums(out, s_.scores, s_.value, t0, rows, height, 0.0f);
+    Prefetcher results(a_.head_size);
+    results.add(out, t0, rows);
+    all_scores(s_.scores, s_.q, s_.key_t, t0, rows, results);
+    softmax(t0, rows);
+    Prefetcher ahead = t0 + rows == a_.queries ? next_pair({&a_.k, &a_.v, &a_.q}) : Prefetcher(a_.head_size);
+    weighted_sums(out, s_.scores, s_.value, t0, rows, height, 0.0f, ahead);
   }
 
   void backward_stripe(int64_t t0, int64_t rows) {
@@ -59,18 +74,27 @@ class AttentionHead {
     P::copy_dense(s_.q, ld, rows_of(a_.q), t0, rows, a_.head_size);
     P::copy_dense(s_.grad_out, ld, rows_of(a_.grad_out), t0, rows, a_.head_size);
     const bool finite = !a_.causal || (partly_seen_finite(s_.key, t0, rows) && P::all_finite(s_.q, rows * ld) && P::all_finite(s_.grad_out, rows * ld));
-    all_scores(s_.scores, s_.q, s_.key_t, t0, rows);
-    all_scores(s_.grad_weights, s_.grad_out, s_.value_t, t0, rows);
+    const HeadRows grad_q = rows_of(a_.grad_q), grad_k = block_sums(a_.grad_k, s_.grad_k), grad_v = block_sums(a_.grad_v, s_.grad_v);
+    Prefetcher results(a_.head_size), more_results = results;
+    results.add(grad_q, t0, rows);
+    all_scores(s_.scores, s_.q, s_.key_t, t0, rows, results);
+    if (one_block()) more_results.add(grad_v, t0, std::min(rows, a_.keys - t0)), more_results.add(grad_k, t0, std::min(rows, a_.keys - t0));
+    all_scores(s_.grad_weights, s_.grad_out, s_.value_t, t0, rows, more_results);
     softmax_grad(t0, rows);
-    sums_over_queries(block_sums(a_.grad_v, s_.grad_v), s_.scores, s_.grad_out, t0, rows, tile_height(finite));
-    sums_over_queries(block_sums(a_.grad_k, s_.grad_k), s_.grad_weights, s_.q, t0, rows, tile_height(finite));
-    weighted_sums(rows_of(a_.grad_q), s_.grad_weights, s_.key, t0, rows, tile_height(finite), 0.0f * a_.scale);
+    Prefetcher ahead = t0 + rows == a_.queries ? next_pair({&a_.k, &a_.v}) : Prefetcher(a_.head_size), ahead_too = Prefetcher(a_.head_size);
+    sums_over_queries(grad_v, s_.scores, s_.grad_out, t0, rows, tile_height(finite), ahead);
+    if (t0 + rows == a_.queries) ahead_too = next_pair({&a_.q, &a_.grad_out});
+    sums_over_queries(grad_k, s_.grad_weights, s_.q, t0, rows, tile_height(finite), ahead_too);
+    Prefetcher nothing(a_.head_size);
+    weighted_sums(grad_q, s_.grad_weights, s_.key, t0, rows, tile_height(finite), 0.0f * a_.scale, nothing);
   }
 
   // scores[rows, visible keys] = x keys^T, panel by panel. A tile whose rows all miss a panel leaves it out.
-  void all_scores(float* scores, const float* x, const float* panels, int64_t t0, int64_t rows) const {
+  void all_scores(float* scores, const float* x, const float* panels, int64_t t0, int64_t rows, Prefetcher& ahead) const {
     const int64_t seen = rows == 0 ? 0 : visible_keys(a_, t0 + rows - 1);
+    ahead.spread(P::num_tiles(seen, P::kColumns));
     for (int64_t s0 = 0; s0 < seen; s0 += P::kColumns, panels += a_.head_size * P::kColumns) {
+      ahead.step();
       P::for_each_tile(rows, V::kRows, [&](int64_t i, int64_t n) {
         const int64_t columns = std::min(P::kColumns, visible_keys(a_, t0 + i + n - 1) - s0);
         if (columns <= 0) return;
@@ -83,8 +107,11 @@ class AttentionHead {
   }
 
   // out[rows, size] = weights[rows, visible keys] x[keys, size]; weights left out are zeros of the sign of `zero`.
-  void weighted_sums(const HeadRows& out, const float* weights, const float* x, int64_t t0, int64_t rows, int64_t height, float zero) const {
+  void weighted_sums(const HeadRows& out, const float* weights, const float* x, int64_t t0, int64_t rows, int64_t height, float zero,
+                     Prefetcher& ahead) const {
+    ahead.spread(P::num_tiles(rows, height));
     P::for_each_tile(rows, height, [&](int64_t i, int64_t n) {
+      ahead.step();
       const int64_t seen = visible_keys(a_, t0 + i + n - 1);
       float* const c = out.row(t0 + i);
       P::template tile_rows<false>(n, a_.head_size, seen, weights + i * plan_.ld_keys, plan_.ld_keys, x, plan_.ld_size, c, out.stride, Sum::kStore);
@@ -94,10 +121,13 @@ class AttentionHead {
 
   // sums[keys, size] go on by weights^T[keys, rows] x[rows, size], from zero at the start of a block; a tile of keys starts at the
   // first row that sees one of them.
-  void sums_over_queries(const HeadRows& sums, const float* weights, const float* x, int64_t t0, int64_t rows, int64_t height) const {
+  void sums_over_queries(const HeadRows& sums, const float* weights, const float* x, int64_t t0, int64_t rows, int64_t height,
+                         Prefetcher& ahead) const {
     const int64_t seen = rows == 0 ? 0 : visible_keys(a_, t0 + rows - 1);
+    ahead.spread(P::num_tiles(seen, height));
     const Sum how = t0 % kChainBlock == 0 ? Sum::kStore : Sum::kChain;
     P::for_each_tile(seen, height, [&](int64_t s, int64_t n) {
+      ahead.step();
       const int64_t first = std::max<int64_t>(0, first_query(a_, s) - t0);
       P::template tile_rows<true>(n, a_.head_size, rows - first, weights + first * plan_.ld_keys + s, plan_.ld_keys, x + first * plan_.ld_size,
                                   plan_.ld_size, sums.row(s), sums.stride, how);
@@ -157,7 +187,7 @@ class AttentionHead {
   const Attention& a_;
   const AttentionPlan& plan_;
   const AttentionScratch& s_;
-  int64_t batch_, head_, first_row_;
+  int64_t pair_, first_row_;
 };
 
 template <class V>

@@ -29,21 +29,15 @@ struct Products {
     }
   }
 
+  static int64_t num_tiles(int64_t rows, int64_t height) { return (rows + height - 1) / height; }
   /// Calls body(first, rows) on nearly equal runs of at most `height` rows.
   template <class Body>
   static void for_each_tile(int64_t rows, int64_t height, const Body& body) {
-    const int64_t tiles = (rows + height - 1) / height;
+    const int64_t tiles = num_tiles(rows, height);
     for (int64_t i = 0; i < tiles; ++i) {
       const int64_t first = rows * i / tiles;
       body(first, rows * (i + 1) / tiles - first);
     }
-  }
-
-  /// Asks for rows [begin, begin + rows) ahead of their use: rows of a packed q, k, v lie pages apart, where the hardware's own
-  /// prefetch stops.
-  static void prefetch(const HeadRows& x, int64_t begin, int64_t rows, int64_t size) {
-    for (int64_t t = begin; t < begin + rows; ++t)
-      for (int64_t d = 0; d < size; d += 16) __builtin_prefetch(x.row(t) + d);
   }
 
   /// The transposed of x[rows, size] in panels of kColumns columns, each [size][kColumns]; columns past the end are zero.
@@ -52,7 +46,6 @@ struct Products {
       const int64_t columns = std::min(kColumns, rows - s0);
       int64_t done = 0;
       for (; done + 8 <= columns; done += 8) {
-        prefetch(x, s0 + done + 8, std::min<int64_t>(8, rows - (s0 + done + 8)), size);
         int64_t d = 0;
         for (; d + 8 <= size; d += 8) V::transpose8(panels + d * kColumns + done, kColumns, x.row(s0 + done) + d, x.stride);
         for (; d < size; ++d)
@@ -67,10 +60,7 @@ struct Products {
 
   /// Rows [begin, begin + rows) of x, ld apart; zeros up to whole vectors.
   static void copy_dense(float* to, int64_t ld, const HeadRows& x, int64_t begin, int64_t rows, int64_t size) {
-    constexpr int64_t kAhead = 8;
-    prefetch(x, begin, std::min(kAhead, rows), size);
     for (int64_t t = 0; t < rows; ++t, to += ld) {
-      if (t + kAhead < rows) prefetch(x, begin + t + kAhead, 1, size);
       std::memcpy(to, x.row(begin + t), static_cast<size_t>(size) * sizeof(float));
       for (int64_t d = size; d < ld; ++d) to[d] = 0.0f;
     }
