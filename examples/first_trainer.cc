@@ -19,8 +19,8 @@ int main() {
   ws::Trainer trainer(model, ws::MSE(), ws::Adam({.lr = 0.003}), {.compile = true});
   ws::History history = trainer.fit(X, Y, {.epochs = 100, .batch_size = 64, .key = ws::Key(0)});
 
-  std::printf("%lld parameters; loss %.5f after the first epoch, %.6f after the last\n", static_cast<long long>(model.num_parameters()),
-              history.train_loss.front(), history.train_loss.back());
+  std::printf("%lld parameters; loss %.5f after the first epoch, %.6f after the last\n",
+              static_cast<long long>(model.num_parameters()), history.train_loss.front(), history.train_loss.back());
   auto at = trainer.predict(ws::Tensor::full({1, 1}, 1.0));
   std::printf("sin(1) = %.4f, the model says %.4f\n", std::sin(1.0), at.item());
   return history.train_loss.back() < 1e-3 ? 0 : 1;

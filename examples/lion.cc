@@ -18,7 +18,8 @@ class Lion : public ws::Optimizer {
   explicit Lion(const LionOptions& options) : Optimizer("lion", options.lr, {{"m"}}), options_(options) {}
 
  protected:
-  ws::Tensor step(const ws::Variable& parameter, const ws::Tensor& gradient, const ws::Tensor& lr, std::span<ws::Variable> moments) override {
+  ws::Tensor step(const ws::Variable& parameter, const ws::Tensor& gradient, const ws::Tensor& lr,
+                  std::span<ws::Variable> moments) override {
     const ws::Tensor& w = parameter;
     const ws::Tensor& m = moments[0];
     ws::Tensor move = ws::sign(m * options_.beta1 + gradient * (1 - options_.beta1)) + w * options_.weight_decay;

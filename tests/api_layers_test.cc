@@ -19,7 +19,7 @@ TEST(Layers, LinearAndEmbedding) {
 
 TEST(Layers, NormsMatchDouble) {
   const int64_t kRows = 3, kWidth = 37;
-  Tensor x = random_floats({kRows, kWidth}, 2) * 3.0 + 100.0;   // a large mean: one-pass variance would lose its digits
+  Tensor x = random_floats({kRows, kWidth}, 2) * 3.0 + 100.0;  // a large mean: one-pass variance would lose its digits
   Sequential layer_norm(Key(0), {layer<LayerNorm>(kWidth)}), rms_norm(Key(0), {layer<RMSNorm>(kWidth)});
   for (Sequential* m : {&layer_norm, &rms_norm}) m->find("0.weight").set(random_floats({kWidth}, 3));
   layer_norm.find("0.bias").set(random_floats({kWidth}, 4));
@@ -38,7 +38,7 @@ TEST(Layers, NormsMatchDouble) {
       right_rms.push_back(xs[r * kWidth + i] / std::sqrt(squares + 1e-6) * w[i]);
     }
   }
-  expect_near(layer_norm(x), right_layer, 2e-6, 2e-5);   // fp32 rounding of the mean near 100
+  expect_near(layer_norm(x), right_layer, 2e-6, 2e-5);  // fp32 rounding of the mean near 100
   expect_near(rms_norm(x), right_rms, 2e-6);
 }
 
@@ -74,7 +74,8 @@ TEST(Layers, RopeC25) {
 
 TEST(Layers, RopeDependsOnDistanceOnly) {
   const int64_t kLength = 12, kDim = 8;
-  std::vector<float> q_row = random_floats({kDim}, 5).to_vector<float>(), k_row = random_floats({kDim}, 6).to_vector<float>(), q, k;
+  std::vector<float> q_row = random_floats({kDim}, 5).to_vector<float>(), k_row = random_floats({kDim}, 6).to_vector<float>(), q,
+                     k;
   for (int64_t t = 0; t < kLength; ++t) {
     q.insert(q.end(), q_row.begin(), q_row.end());
     k.insert(k.end(), k_row.begin(), k_row.end());
@@ -95,15 +96,16 @@ TEST(Layers, RopeDependsOnDistanceOnly) {
 }
 
 // One block of attention by plain loops in double.
-std::vector<double> attention_by_loops(const std::vector<float>& x, const std::vector<float>& w, const std::vector<float>& o, size_t batch, size_t length,
-                                       size_t width, size_t heads, bool causal) {
+std::vector<double> attention_by_loops(const std::vector<float>& x, const std::vector<float>& w, const std::vector<float>& o,
+                                       size_t batch, size_t length, size_t width, size_t heads, bool causal) {
   size_t dim = width / heads;
   std::vector<double> result(batch * length * width);
   for (size_t n = 0; n < batch; ++n) {
     std::vector<double> qkv(length * 3 * width), mixed(length * width);
     for (size_t t = 0; t < length; ++t)
       for (size_t j = 0; j < 3 * width; ++j)
-        for (size_t i = 0; i < width; ++i) qkv[t * 3 * width + j] += static_cast<double>(x[(n * length + t) * width + i]) * w[i * 3 * width + j];
+        for (size_t i = 0; i < width; ++i)
+          qkv[t * 3 * width + j] += static_cast<double>(x[(n * length + t) * width + i]) * w[i * 3 * width + j];
     for (size_t h = 0; h < heads; ++h)
       for (size_t t = 0; t < length; ++t) {
         std::vector<double> p(length);
@@ -115,7 +117,8 @@ std::vector<double> attention_by_loops(const std::vector<float>& x, const std::v
           total += p[s];
         }
         for (size_t s = 0; s < length; ++s)
-          for (size_t d = 0; d < dim; ++d) mixed[t * width + h * dim + d] += p[s] / total * qkv[s * 3 * width + 2 * width + h * dim + d];
+          for (size_t d = 0; d < dim; ++d)
+            mixed[t * width + h * dim + d] += p[s] / total * qkv[s * 3 * width + 2 * width + h * dim + d];
       }
     for (size_t t = 0; t < length; ++t)
       for (size_t j = 0; j < width; ++j)
@@ -138,9 +141,11 @@ TEST(Layers, SelfAttentionMatchesLoops) {
 
 TEST(Layers, FeedForwardForms) {
   Tensor x = random_floats({3, 4}, 8);
-  Sequential gated(Key(1), {layer<FeedForward>(4, 11, FeedForwardOptions{.activation = Activation::silu, .gated = true, .bias = false})});
+  Sequential gated(Key(1),
+                   {layer<FeedForward>(4, 11, FeedForwardOptions{.activation = Activation::silu, .gated = true, .bias = false})});
   EXPECT_EQ(gated.num_parameters(), 3 * 44);
-  Tensor right = matmul(silu(matmul(x, gated.find("0.gate.weight"))) * matmul(x, gated.find("0.up.weight")), gated.find("0.down.weight"));
+  Tensor right =
+      matmul(silu(matmul(x, gated.find("0.gate.weight"))) * matmul(x, gated.find("0.up.weight")), gated.find("0.down.weight"));
   EXPECT_EQ(bytes(gated(x)), bytes(right));
   EXPECT_EQ(swiglu_width(512), 1365);
   EXPECT_EQ(swiglu_width(64), 171);

@@ -23,7 +23,8 @@ TEST(Losses, CrossEntropyValue) {
 }
 
 // Loss and gradient of the logits.
-std::pair<Tensor, Tensor> with_gradient(const std::vector<float>& logits, const Shape& shape, const Tensor& labels, const CrossEntropyOptions& options) {
+std::pair<Tensor, Tensor> with_gradient(const std::vector<float>& logits, const Shape& shape, const Tensor& labels,
+                                        const CrossEntropyOptions& options) {
   Variable v("logits", floats(logits, shape), true);
   Gradients g = grad(cross_entropy(v, labels, options), {v});
   return {g.loss, g.values[0]};

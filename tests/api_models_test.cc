@@ -12,8 +12,9 @@ TEST(Models, Names) {
   std::vector<std::string> names;
   for (const auto& [name, variable] : gpt.named_parameters()) names.push_back(name);
   EXPECT_EQ(names, (std::vector<std::string>{"token_embedding.weight", "blocks.0.norm1.weight", "blocks.0.attention.qkv.weight",
-                                             "blocks.0.attention.out.weight", "blocks.0.norm2.weight", "blocks.0.feed_forward.gate.weight",
-                                             "blocks.0.feed_forward.up.weight", "blocks.0.feed_forward.down.weight", "norm.weight"}));
+                                             "blocks.0.attention.out.weight", "blocks.0.norm2.weight",
+                                             "blocks.0.feed_forward.gate.weight", "blocks.0.feed_forward.up.weight",
+                                             "blocks.0.feed_forward.down.weight", "norm.weight"}));
   EXPECT_EQ(models::gpt({.vocab = 28, .width = 512, .heads = 8, .blocks = 1, .max_len = 8}, Key(0)).num_parameters(),
             28 * 512 + 4 * 512 * 512 + 3 * 512 * 1365 + 3 * 512);
   EXPECT_EQ(models::mlp({512, 512, 512, 512, 512}, Key(0)).num_parameters(), 4 * (512 * 512 + 512));
@@ -52,7 +53,8 @@ std::vector<models::GptConfig> gpt_variants() {
 }
 
 TEST(Models, GptConfigRoundTrips) {
-  for (const auto& config : gpt_variants()) EXPECT_TRUE(models::GptConfig::from_json(config.to_json()) == config) << config.to_json();
+  for (const auto& config : gpt_variants())
+    EXPECT_TRUE(models::GptConfig::from_json(config.to_json()) == config) << config.to_json();
   EXPECT_TRUE(mentions(error_of([] { models::GptConfig::from_json(R"({"width": 8})"); }), {"width", "num_hiddens"}));
   EXPECT_TRUE(mentions(error_of([] { models::GptConfig::from_json(R"({"pos": "alibi"})"); }), {"alibi", "rope"}));
   EXPECT_TRUE(mentions(error_of([] { models::GptConfig::from_json(R"({"num_heads": 0})"); }), {"num_heads"}));
@@ -74,7 +76,8 @@ TEST(Models, GptInBothModes) {
 }
 
 TEST(Models, EncoderInBothModes) {
-  models::TransformerEncoderConfig config{.inputs = 5, .width = 12, .outputs = 3, .blocks = 2, .heads = 3, .hidden = 20, .max_len = 9};
+  models::TransformerEncoderConfig config{
+      .inputs = 5, .width = 12, .outputs = 3, .blocks = 2, .heads = 3, .hidden = 20, .max_len = 9};
   Tensor X = random_floats({10, 7, 5}, 1), y = random_floats({10, 3}, 2);
   for (double momentum : {0.0, 0.9}) {
     auto run = [&](bool compile) {
@@ -99,12 +102,13 @@ TEST(Models, CausalGptSeesNoFuture) {
 }
 
 TEST(Models, APartCanBeReplaced) {
-  struct MeanMixer : Module {   // every position becomes the mean of the sequence, scaled
+  struct MeanMixer : Module {  // every position becomes the mean of the sequence, scaled
     Parameter gain{*this, "gain", {1}, init::ones()};
     using Module::Module;
     Tensor forward(const Tensor& x) const override { return (x.mean({1}, true) * gain).broadcast_to(x.shape()); }
   };
-  auto model = models::gpt({.vocab = 11, .width = 12, .heads = 3, .blocks = 1, .max_len = 16}, Key(3), {.attention = layer<MeanMixer>()});
+  auto model =
+      models::gpt({.vocab = 11, .width = 12, .heads = 3, .blocks = 1, .max_len = 16}, Key(3), {.attention = layer<MeanMixer>()});
   EXPECT_EQ(model.find("blocks.0.attention.gain").value().size(), 1);
   Trainer trainer(model, SoftmaxCrossEntropy(), SGD({.lr = 0.1}), {.compile = true});
   trainer.fit(random_ints({4, 8}, 11, 1), random_ints({4, 8}, 11, 2), {.batch_size = 4});

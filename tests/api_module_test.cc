@@ -11,7 +11,7 @@ struct Pair : Module {
   Pair(Module& parent, const std::string& name) : Module(parent, name) {}
   Tensor forward(const Tensor& x) const override { return b(relu(a(x))); }
 };
-struct SwappedPair : Module {   // the same members in another order, and one more
+struct SwappedPair : Module {  // the same members in another order, and one more
   Linear b{*this, "b", 4, 2};
   Linear extra{*this, "extra", 2, 2};
   Linear a{*this, "a", 3, 4};
@@ -37,8 +37,9 @@ std::vector<std::string> names(const Module& m) {
 
 TEST(Module, DottedNamesInOrder) {
   Nested m(Key(0));
-  EXPECT_EQ(names(m), (std::vector<std::string>{"first.a.weight", "first.a.bias", "first.b.weight", "first.b.bias", "list.0.a.weight", "list.0.a.bias",
-                                                "list.0.b.weight", "list.0.b.bias", "list.1.weight"}));
+  EXPECT_EQ(names(m),
+            (std::vector<std::string>{"first.a.weight", "first.a.bias", "first.b.weight", "first.b.bias", "list.0.a.weight",
+                                      "list.0.a.bias", "list.0.b.weight", "list.0.b.bias", "list.1.weight"}));
   EXPECT_EQ(m.num_parameters(), 2 * (12 + 4 + 8 + 2) + 10);
   EXPECT_EQ(m.find("list.1.weight").value().shape(), (Shape{2, 5}));
   EXPECT_TRUE(mentions(error_of([&] { (void)m.find("list.weight"); }), {"list.weight", "list.1.weight"}));
@@ -94,7 +95,10 @@ TEST(Module, ErrorsNameLayerShapeAndFix) {
   EXPECT_TRUE(mentions(error_of([&] { m.first(Tensor::zeros({2, 5})); }), {"first.a", "[2, 5]", "3"}));
   EXPECT_TRUE(mentions(error_of([&] { Sequential(Key(0), {layer<SelfAttention>(10, 3)}); }), {"10", "3 heads", "multiple"}));
   EXPECT_TRUE(mentions(error_of([&] { Sequential(Key(0), {layer<Linear>(0, 3)}); }), {"at least 1"}));
-  EXPECT_TRUE(mentions(error_of([&] { Sequential(Key(0), {layer<Residual>(layer<Linear>(3, 4))})(Tensor::zeros({2, 3})); }), {"[2, 3]", "[2, 4]"}));
+  EXPECT_TRUE(mentions(error_of([&] {
+                         Sequential(Key(0), {layer<Residual>(layer<Linear>(3, 4))})(Tensor::zeros({2, 3}));
+                       }),
+                       {"[2, 3]", "[2, 4]"}));
   EXPECT_TRUE(mentions(error_of([&] { Weights()(Tensor::zeros({1})); }), {"forward"}));
 }
 

@@ -54,7 +54,8 @@ struct Rule {
 
 TEST(Optimizers, MatchTheirFormulas) {
   const std::vector<Rule> rules = {
-      {"sgd", [] { return std::make_unique<SGD>(SGDOptions{}); }, [](double w, double g, double lr, int, double&, double&) { return w - lr * g; }},
+      {"sgd", [] { return std::make_unique<SGD>(SGDOptions{}); },
+       [](double w, double g, double lr, int, double&, double&) { return w - lr * g; }},
       {"momentum", [] { return std::make_unique<SGD>(SGDOptions{.momentum = 0.9}); },
        [](double w, double g, double lr, int, double& a, double&) { return a = 0.9 * a + g, w - lr * a; }},
       {"nesterov", [] { return std::make_unique<SGD>(SGDOptions{.momentum = 0.9, .nesterov = true}); },
@@ -108,7 +109,7 @@ TEST(Optimizers, UnusedAndFrozenC08) {
   set_note_sink({});
   EXPECT_EQ(b.value().to_vector<float>()[0], 1.0F);
   EXPECT_EQ(c.value().to_vector<float>()[0], 1.0F);
-  ASSERT_EQ(notes.size(), 1U);   // once, and not for the frozen one
+  ASSERT_EQ(notes.size(), 1U);  // once, and not for the frozen one
   EXPECT_TRUE(mentions(notes[0], {"'b'", "no gradient"}));
 }
 

@@ -29,8 +29,8 @@ TEST(Schedules, ByFractionalEpoch) {
   CosineWarmRestarts restarts{.lr_max = 1, .lr_min = 0.2, .t0 = 2, .t_mult = 2};
   EXPECT_NEAR(restarts({.epoch = 0}), 1, 1e-12);
   EXPECT_NEAR(restarts({.epoch = 1}), 0.6, 1e-12);
-  EXPECT_NEAR(restarts({.epoch = 2}), 1, 1e-12);      // a restart
-  EXPECT_NEAR(restarts({.epoch = 4}), 0.6, 1e-12);    // half of the second, twice as long
+  EXPECT_NEAR(restarts({.epoch = 2}), 1, 1e-12);    // a restart
+  EXPECT_NEAR(restarts({.epoch = 4}), 0.6, 1e-12);  // half of the second, twice as long
   EXPECT_NEAR(restarts({.epoch = 6}), 1, 1e-12);
   EXPECT_EQ(ConstantLR{0.3}({.epoch = 7}), 0.3);
 }

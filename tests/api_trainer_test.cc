@@ -49,7 +49,8 @@ const std::vector<std::pair<const char*, MakeOptimizer>>& all_optimizers() {
   static const std::vector<std::pair<const char*, MakeOptimizer>> list = {
       {"sgd", [] { return std::make_unique<SGD>(SGDOptions{.lr = 0.05}); }},
       {"momentum", [] { return std::make_unique<SGD>(SGDOptions{.lr = 0.02, .momentum = 0.9}); }},
-      {"nesterov", [] { return std::make_unique<SGD>(SGDOptions{.lr = 0.02, .momentum = 0.9, .nesterov = true, .lr_in_velocity = true}); }},
+      {"nesterov",
+       [] { return std::make_unique<SGD>(SGDOptions{.lr = 0.02, .momentum = 0.9, .nesterov = true, .lr_in_velocity = true}); }},
       {"adam", [] { return std::make_unique<Adam>(AdamOptions{.lr = 0.01}); }},
       {"adamw", [] { return std::make_unique<AdamW>(AdamWOptions{.lr = 0.01, .weight_decay = 0.1}); }},
       {"rmsprop", [] { return std::make_unique<RMSProp>(RMSPropOptions{.lr = 0.01}); }},
@@ -65,7 +66,8 @@ TEST(Trainer, CompiledIsTheLoopBitForBit) {
         auto run = [&, &make = make](bool compile) {
           auto model = small_mlp();
           auto optimizer = make();
-          TrainerOptions options{.compile = compile, .weight_decay = decay == 0 ? 0 : 0.01, .decay = decay == 1 ? Decay::l2 : Decay::decoupled};
+          TrainerOptions options{
+              .compile = compile, .weight_decay = decay == 0 ? 0 : 0.01, .decay = decay == 1 ? Decay::l2 : Decay::decoupled};
           if (clip) options.clip_norm = 0.3;
           options.schedule = StepLR{.lr = optimizer->lr(), .step = 0.5, .gamma = 0.7};
           Trainer trainer(model, MSE(), *optimizer, options);
@@ -83,7 +85,7 @@ TEST(Trainer, CompilesOncePerShape) {
   Trainer trainer(model, MSE(), SGD(), {.compile = true, .schedule = LinearWarmup{0.001, 0.01, 2}});
   EXPECT_NE(error_of([&] { trainer.compiled_step(); }), "");
   trainer.fit(d.X, d.y, {.epochs = 3, .batch_size = 16});
-  EXPECT_EQ(trainer.compiled_step().compile_count(), 2);   // whole batches and the short last one; a schedule costs none
+  EXPECT_EQ(trainer.compiled_step().compile_count(), 2);  // whole batches and the short last one; a schedule costs none
   trainer.fit(d.X, d.y, {.epochs = 1, .batch_size = 16, .drop_last = true});
   EXPECT_EQ(trainer.compiled_step().compile_count(), 2);
   EXPECT_EQ(trainer.steps_done(), 3 * 4 + 3);
@@ -94,19 +96,22 @@ TEST(Trainer, DecoupledDecayFollowsEta) {
   for (bool compile : {false, true}) {
     struct One : Module {
       Parameter w{*this, "w", {1, 1}, init::ones()};
-      Parameter v{*this, "v", {1}, init::ones()};   // one dim: no decay
+      Parameter v{*this, "v", {1}, init::ones()};  // one dim: no decay
       One() : Module(Key(0)) {}
       Tensor forward(const Tensor& x) const override { return matmul(x, w) + v; }
     } model;
     Trainer trainer(model, [](const Tensor& p, const Tensor&) { return (p * 0.0).sum(); }, SGD({.lr = 0.4}),
-                    {.compile = compile, .weight_decay = 0.1, .decay = Decay::decoupled, .schedule = StepLR{.lr = 0.4, .step = 1, .gamma = 0.5}});
+                    {.compile = compile,
+                     .weight_decay = 0.1,
+                     .decay = Decay::decoupled,
+                     .schedule = StepLR{.lr = 0.4, .step = 1, .gamma = 0.5}});
     trainer.fit(Tensor::ones({1, 1}), Tensor::ones({1, 1}), {.epochs = 3});
-    expect_near(model.w, {0.9 * 0.95 * 0.975});   // lr * decay would give 0.96 * ...
+    expect_near(model.w, {0.9 * 0.95 * 0.975});  // lr * decay would give 0.96 * ...
     expect_near(model.v, {1});
   }
 }
 
-TEST(Trainer, L2EqualsDecoupledForPlainSgd) {   // Loshchilov and Hutter, Proposition 1: decay / lr
+TEST(Trainer, L2EqualsDecoupledForPlainSgd) {  // Loshchilov and Hutter, Proposition 1: decay / lr
   Data d;
   auto run = [&](Decay kind, double decay) {
     auto model = small_mlp();
@@ -151,7 +156,7 @@ TEST(Trainer, ShuffleIsByKeyAndEpoch) {
   EXPECT_EQ(run(Key(1), true), run(Key(1), true));
   EXPECT_NE(run(Key(1), true), run(Key(2), true));
   EXPECT_NE(run(Key(1), true), run(Key(1), false));
-  auto still = [&] {   // nothing learnt: the epochs differ by their order only
+  auto still = [&] {  // nothing learnt: the epochs differ by their order only
     auto model = small_mlp();
     Trainer trainer(model, MSE(), SGD({.lr = 0}), {});
     return trainer.fit(d.X, d.y, {.epochs = 2, .batch_size = 25, .key = Key(1)}).step_losses;
@@ -177,7 +182,7 @@ TEST(Trainer, EarlyStoppingRestoresTheBest) {
 TEST(Trainer, NonFiniteLossNamesTheStepAndChangesNothing) {
   Data d;
   std::vector<float> y = d.y.to_vector<float>();
-  y[3 * 40] = std::numeric_limits<float>::quiet_NaN();   // sample 40: in the third batch of 16
+  y[3 * 40] = std::numeric_limits<float>::quiet_NaN();  // sample 40: in the third batch of 16
   for (bool compile : {false, true}) {
     auto model = small_mlp();
     Trainer trainer(model, MSE(), Adam(), {.compile = compile});
@@ -263,6 +268,25 @@ TEST(Trainer, LastBatchOfOneC21) {
   }
 }
 
+TEST(Trainer, ViewsGiveTheLossesOfTheirCopiesC51) {
+  Tensor wide = random_floats({6, 100}, 31), y = random_floats({50, 3}, 32);
+  Tensor view = wide.t().slice(0, 0, 100, 2);  // [50, 6], every second column of `wide`
+  std::vector<float> from = wide.to_vector<float>(), copied;
+  for (size_t i = 0; i < 50; ++i)
+    for (size_t j = 0; j < 6; ++j) copied.push_back(from[j * 100 + 2 * i]);
+  for (bool compile : {false, true})
+    for (bool shuffle : {false, true}) {
+      auto run = [&](const Tensor& X) {
+        auto model = small_mlp();
+        Trainer trainer(model, MSE(), SGD(), {.compile = compile});
+        History h = trainer.fit(X, y, {.epochs = 2, .batch_size = 16, .shuffle = shuffle});
+        (void)trainer.train_step(X.slice(0, 0, 20), y.slice(0, 0, 20));
+        return footprint(model, trainer.optimizer(), h);
+      };
+      EXPECT_TRUE(run(view) == run(floats(copied, {50, 6})));
+    }
+}
+
 TEST(Trainer, ArgumentErrors) {
   Data d;
   auto model = small_mlp();
@@ -280,7 +304,8 @@ TEST(Trainer, ArgumentErrors) {
   EXPECT_TRUE(mentions(error_of([&] { t.fit(Tensor::zeros({0, 6}), Tensor::zeros({0, 3})); }), {"no samples"}));
   EXPECT_NE(error_of([&] { t.predict(d.X, 0); }), "");
   EXPECT_TRUE(mentions(error_of([&] { t.fit(d.X, Tensor::zeros({50})); }), {"mse", "[32, 3]", "[32]"}));
-  Trainer unscalar(model, [](const Tensor& p, const Tensor&) { return p; }, SGD());
+  Trainer unscalar(
+      model, [](const Tensor& p, const Tensor&) { return p; }, SGD());
   EXPECT_TRUE(mentions(error_of([&] { unscalar.fit(d.X, d.y); }), {"scalar"}));
 }
 

@@ -10,9 +10,13 @@
 
 namespace ws::testing {
 
-inline Tensor floats(const std::vector<float>& values, const Shape& shape) { return Tensor::from(std::span<const float>(values), shape); }
+inline Tensor floats(const std::vector<float>& values, const Shape& shape) {
+  return Tensor::from(std::span<const float>(values), shape);
+}
 inline Tensor floats(const std::vector<float>& values) { return floats(values, {static_cast<int64_t>(values.size())}); }
-inline Tensor ints(const std::vector<int32_t>& values, const Shape& shape) { return Tensor::from(std::span<const int32_t>(values), shape); }
+inline Tensor ints(const std::vector<int32_t>& values, const Shape& shape) {
+  return Tensor::from(std::span<const int32_t>(values), shape);
+}
 inline Tensor ints(const std::vector<int32_t>& values) { return ints(values, {static_cast<int64_t>(values.size())}); }
 
 inline Tensor random_floats(const Shape& shape, uint64_t seed) {
@@ -61,7 +65,8 @@ std::string error_of(F&& f) {
 }
 inline ::testing::AssertionResult mentions(const std::string& text, std::initializer_list<const char*> words) {
   for (const char* word : words)
-    if (text.find(word) == std::string::npos) return ::testing::AssertionFailure() << "\"" << text << "\" lacks \"" << word << "\"";
+    if (text.find(word) == std::string::npos)
+      return ::testing::AssertionFailure() << "\"" << text << "\" lacks \"" << word << "\"";
   return ::testing::AssertionSuccess();
 }
 

@@ -29,8 +29,8 @@ class ActivationLayer final : public Module {
 using ReLU = ActivationLayer<Activation::relu>;
 using Tanh = ActivationLayer<Activation::tanh>;
 using Sigmoid = ActivationLayer<Activation::sigmoid>;
-using GELU = ActivationLayer<Activation::gelu>;            ///< exact (erf)
-using GELUTanh = ActivationLayer<Activation::gelu_tanh>;   ///< the tanh form
+using GELU = ActivationLayer<Activation::gelu>;           ///< exact (erf)
+using GELUTanh = ActivationLayer<Activation::gelu_tanh>;  ///< the tanh form
 using SiLU = ActivationLayer<Activation::silu>;
 
 // ---- linear maps and tables ----
@@ -45,13 +45,14 @@ class Linear final : public Module {
  public:
   Linear(Module& parent, const std::string& name, int64_t in, int64_t out, const LinearOptions& options = {});
   Tensor forward(const Tensor& x) const override;
-  Parameter weight, bias;   // bias undefined where the options say none
+  Parameter weight, bias;  // bias undefined where the options say none
 };
 
 /// ids i32 [..] -> rows of weight [count, width]. An id outside [0, count) stops the step with an error.
 class Embedding final : public Module {
  public:
-  Embedding(Module& parent, const std::string& name, int64_t count, int64_t width, const Initializer& initializer = init::normal(0.02));
+  Embedding(Module& parent, const std::string& name, int64_t count, int64_t width,
+            const Initializer& initializer = init::normal(0.02));
   Tensor forward(const Tensor& ids) const override;
   Parameter weight;
 };
@@ -81,9 +82,9 @@ class RMSNorm final : public Module {
 };
 
 struct BatchNormOptions {
-  double momentum = 0.1;           ///< weight of the new value in the running statistics
+  double momentum = 0.1;  ///< weight of the new value in the running statistics
   double eps = 1e-5;
-  bool unbiased_running = true;    ///< what is stored; the batch itself is always normalised with the biased variance
+  bool unbiased_running = true;  ///< what is stored; the batch itself is always normalised with the biased variance
 };
 
 /// Normalises each feature (last axis) over all other axes: by the batch's statistics in training, by the running ones else.
@@ -100,7 +101,7 @@ class BatchNorm final : public Module {
 
 // ---- attention ----
 
-enum class RopePairs : uint8_t { interleaved, half_split };   ///< (2i, 2i+1), or (i, i + D/2)
+enum class RopePairs : uint8_t { interleaved, half_split };  ///< (2i, 2i+1), or (i, i + D/2)
 
 /// Rotary position embedding (Su et al. 2021): pair i at position t turns by t * base^(-2i/D). A light handle: copies share
 /// the tables, so that all blocks of a model read the same ones.
@@ -112,12 +113,12 @@ class Rope {
 
  private:
   RopePairs pairs_;
-  Tensor cos_, sin_;   // interleaved: [max_len, 1, D], the sine signed -, +; half-split: [max_len, 1, D/2]
+  Tensor cos_, sin_;  // interleaved: [max_len, 1, D], the sine signed -, +; half-split: [max_len, 1, D/2]
 };
 
 struct SelfAttentionOptions {
   bool causal = false;
-  bool bias = false;                 ///< of both projections
+  bool bias = false;  ///< of both projections
   std::optional<Rope> rope = {};
   Initializer weight_init = init::truncated_lecun_normal();
 };
@@ -138,7 +139,7 @@ class SelfAttention final : public Module {
 
 struct FeedForwardOptions {
   Activation activation = Activation::relu;
-  bool gated = false;                ///< down(activation(gate(x)) * up(x)) in place of down(activation(up(x))); SwiGLU with silu
+  bool gated = false;  ///< down(activation(gate(x)) * up(x)) in place of down(activation(up(x))); SwiGLU with silu
   bool bias = true;
   Initializer weight_init = init::truncated_lecun_normal();
 };
@@ -154,7 +155,7 @@ class FeedForward final : public Module {
 
  private:
   Activation activation_;
-  std::unique_ptr<Linear> gate_;     // only where gated
+  std::unique_ptr<Linear> gate_;  // only where gated
   Linear up_, down_;
 };
 
@@ -186,13 +187,14 @@ class SinusoidalPositions final : public Module {
   Tensor forward(const Tensor& x) const override;
 
  private:
-  Tensor table_;   // [max_len, C]
+  Tensor table_;  // [max_len, C]
 };
 
 /// x [B,T,C] -> x + weight[0..T), trained.
 class LearnedPositions final : public Module {
  public:
-  LearnedPositions(Module& parent, const std::string& name, int64_t max_len, int64_t width, const Initializer& initializer = init::normal(0.02));
+  LearnedPositions(Module& parent, const std::string& name, int64_t max_len, int64_t width,
+                   const Initializer& initializer = init::normal(0.02));
   Tensor forward(const Tensor& x) const override;
   Parameter weight;
 };

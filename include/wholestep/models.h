@@ -17,14 +17,16 @@ class Mlp final : public Module {
   /// sizes: input, hidden.., output. Weights N(0, 2/fan_in) where the activation is of ReLU's kind, N(0, 1/fan_in) for tanh
   /// and sigmoid; biases 0.
   Mlp(const std::vector<int64_t>& sizes, Key key, Activation activation = Activation::relu);
-  Tensor forward(const Tensor& x) const override;   // x [N, sizes.front()] -> [N, sizes.back()]
+  Tensor forward(const Tensor& x) const override;  // x [N, sizes.front()] -> [N, sizes.back()]
 
  private:
   Activation activation_;
   ModuleList layers_{*this, "layers"};
 };
 
-inline Mlp mlp(const std::vector<int64_t>& sizes, Key key, Activation activation = Activation::relu) { return Mlp(sizes, key, activation); }
+inline Mlp mlp(const std::vector<int64_t>& sizes, Key key, Activation activation = Activation::relu) {
+  return Mlp(sizes, key, activation);
+}
 
 /// A part of a model that a user may replace; an empty one means the model's own.
 struct Parts {
@@ -34,8 +36,8 @@ struct Parts {
 };
 
 struct TransformerEncoderConfig {
-  int64_t inputs = 64, width = 256, outputs = 16;   ///< features
-  int64_t blocks = 4, heads = 8, hidden = 1024;     ///< hidden: of the feed-forward
+  int64_t inputs = 64, width = 256, outputs = 16;  ///< features
+  int64_t blocks = 4, heads = 8, hidden = 1024;    ///< hidden: of the feed-forward
   int64_t max_len = 512;
   bool causal = false;
   bool operator==(const TransformerEncoderConfig&) const = default;
@@ -45,7 +47,7 @@ struct TransformerEncoderConfig {
 class TransformerEncoder final : public Module {
  public:
   TransformerEncoder(const TransformerEncoderConfig& config, Key key, const Parts& parts = {});
-  Tensor forward(const Tensor& x) const override;   // x [B,T,inputs] -> [B,outputs]
+  Tensor forward(const Tensor& x) const override;  // x [B,T,inputs] -> [B,outputs]
   const TransformerEncoderConfig& config() const { return config_; }
 
  private:
@@ -66,15 +68,15 @@ enum class PositionKind : uint8_t { rope, learned, sinusoidal };
 /// The book's GPT. As JSON: {"type": "gpt", "vocab_size": 28, "num_hiddens": 512, ...}.
 struct GptConfig {
   int64_t vocab = 28, width = 512, heads = 8, blocks = 6;
-  int64_t max_len = 1024;                     ///< longest sequence
+  int64_t max_len = 1024;  ///< longest sequence
   PositionKind pos = PositionKind::rope;
   NormKind norm = NormKind::rms;
-  bool swiglu = true;                         ///< width round(8*width/3); else GELU of 4*width
+  bool swiglu = true;  ///< width round(8*width/3); else GELU of 4*width
   bool pre_norm = true;
-  bool bias = false;                          ///< of the linear layers
-  bool tied_head = true;                      ///< logits from the token embedding; else a Linear without bias
+  bool bias = false;      ///< of the linear layers
+  bool tied_head = true;  ///< logits from the token embedding; else a Linear without bias
   double norm_eps = 1e-6;
-  bool gelu_tanh = true;                      ///< the tanh form, as the book; else exact
+  bool gelu_tanh = true;  ///< the tanh form, as the book; else exact
   RopePairs rope_pairs = RopePairs::interleaved;
   bool operator==(const GptConfig&) const = default;
 
@@ -87,16 +89,16 @@ struct GptConfig {
 class Gpt final : public Module {
  public:
   Gpt(const GptConfig& config, Key key, const Parts& parts = {});
-  Tensor forward(const Tensor& tokens) const override;   // i32 [B,T] -> logits [B,T,vocab]
+  Tensor forward(const Tensor& tokens) const override;  // i32 [B,T] -> logits [B,T,vocab]
   const GptConfig& config() const { return config_; }
 
  private:
   GptConfig config_;
   Embedding token_embedding_;
-  std::unique_ptr<Module> positions_;   // learned or sinusoidal; rope lives in the attention
+  std::unique_ptr<Module> positions_;  // learned or sinusoidal; rope lives in the attention
   ModuleList blocks_{*this, "blocks"};
   std::unique_ptr<Module> norm_;
-  std::unique_ptr<Linear> head_;        // only where not tied
+  std::unique_ptr<Linear> head_;  // only where not tied
 };
 
 inline Gpt gpt(const GptConfig& config, Key key, const Parts& parts = {}) { return Gpt(config, key, parts); }

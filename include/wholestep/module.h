@@ -89,7 +89,7 @@ class Module : public Stateful {
 /// A trained tensor of a module; reads as a Tensor.
 class Parameter : public Variable {
  public:
-  Parameter() = default;   // absent (a layer without bias)
+  Parameter() = default;  // absent (a layer without bias)
   Parameter(Module& owner, const std::string& name, const Shape& shape, const Initializer& initializer);
 };
 
@@ -106,7 +106,9 @@ using LayerFactory = std::function<std::unique_ptr<Module>(Module& parent, const
 /// layer<Linear>(8, 16): the arguments that follow parent and name.
 template <class L, class... A>
 LayerFactory layer(A... arguments) {
-  return [=](Module& parent, const std::string& name) -> std::unique_ptr<Module> { return std::make_unique<L>(parent, name, arguments...); };
+  return [=](Module& parent, const std::string& name) -> std::unique_ptr<Module> {
+    return std::make_unique<L>(parent, name, arguments...);
+  };
 }
 
 /// Owns modules named "0", "1", ...; not callable itself.
@@ -127,7 +129,7 @@ class ModuleList : public Module {
   auto end() const { return items_.end(); }
 
  private:
-  std::vector<std::unique_ptr<Module>> items_;   // polymorphic
+  std::vector<std::unique_ptr<Module>> items_;  // polymorphic
 };
 
 /// Layers one after the other: Sequential net(Key(0), {layer<Linear>(8, 16), layer<ReLU>(), layer<Linear>(16, 1)});
@@ -141,7 +143,7 @@ class Sequential : public Module {
 
  private:
   void build(const std::vector<LayerFactory>& layers);
-  std::vector<std::unique_ptr<Module>> items_;   // polymorphic
+  std::vector<std::unique_ptr<Module>> items_;  // polymorphic
 };
 
 /// x + inner(x).

@@ -25,7 +25,7 @@ class Optimizer : public Stateful {
   ~Optimizer() override = default;
   Optimizer(Optimizer&&) = default;
   Optimizer& operator=(Optimizer&&) = default;
-  Optimizer(const Optimizer&) = delete;   // two optimizers would share one state
+  Optimizer(const Optimizer&) = delete;  // two optimizers would share one state
   Optimizer& operator=(const Optimizer&) = delete;
 
   /// Names the parameters and makes their state. Once; the constructors that take parameters, and Trainer, do it.
@@ -70,7 +70,7 @@ class Optimizer : public Stateful {
   std::vector<Moment> moments_;
   std::vector<Variable> parameters_, counters_;
   std::vector<double> counter_starts_;
-  std::vector<Entry> entries_;                          // by position in parameters_
+  std::vector<Entry> entries_;  // by position in parameters_
   std::map<const Variable::Slot*, size_t> positions_;
   bool attached_ = false;
 };
@@ -88,7 +88,9 @@ class SGD final : public Optimizer {
  public:
   explicit SGD(const SGDOptions& options = {});
   template <ParameterList List>
-  explicit SGD(const List& parameters, const SGDOptions& options = {}) : SGD(options) { attach(parameters); }
+  explicit SGD(const List& parameters, const SGDOptions& options = {}) : SGD(options) {
+    attach(parameters);
+  }
 
  protected:
   Tensor step(const Variable& parameter, const Tensor& gradient, const Tensor& lr, std::span<Variable> moments) override;
@@ -109,7 +111,9 @@ class Adam : public Optimizer {
  public:
   explicit Adam(const AdamOptions& options = {}) : Adam("adam", options) {}
   template <ParameterList List>
-  explicit Adam(const List& parameters, const AdamOptions& options = {}) : Adam(options) { attach(parameters); }
+  explicit Adam(const List& parameters, const AdamOptions& options = {}) : Adam(options) {
+    attach(parameters);
+  }
 
  protected:
   Adam(std::string family, const AdamOptions& options);
@@ -120,8 +124,8 @@ class Adam : public Optimizer {
 
  private:
   AdamOptions options_;
-  Variable beta1_power_, beta2_power_;   // f64 []: beta^t
-  Tensor correction1_, correction2_;     // f32 []: 1/(1-beta^t), within a step
+  Variable beta1_power_, beta2_power_;  // f64 []: beta^t
+  Tensor correction1_, correction2_;    // f32 []: 1/(1-beta^t), within a step
 };
 
 struct AdamWOptions {
@@ -139,7 +143,9 @@ class AdamW final : public Adam {
  public:
   explicit AdamW(const AdamWOptions& options = {});
   template <ParameterList List>
-  explicit AdamW(const List& parameters, const AdamWOptions& options = {}) : AdamW(options) { attach(parameters); }
+  explicit AdamW(const List& parameters, const AdamWOptions& options = {}) : AdamW(options) {
+    attach(parameters);
+  }
 
  protected:
   Tensor step(const Variable& parameter, const Tensor& gradient, const Tensor& lr, std::span<Variable> moments) override;
@@ -161,7 +167,9 @@ class RMSProp final : public Optimizer {
  public:
   explicit RMSProp(const RMSPropOptions& options = {});
   template <ParameterList List>
-  explicit RMSProp(const List& parameters, const RMSPropOptions& options = {}) : RMSProp(options) { attach(parameters); }
+  explicit RMSProp(const List& parameters, const RMSPropOptions& options = {}) : RMSProp(options) {
+    attach(parameters);
+  }
 
  protected:
   Tensor step(const Variable& parameter, const Tensor& gradient, const Tensor& lr, std::span<Variable> moments) override;
@@ -181,7 +189,9 @@ class AdaGrad final : public Optimizer {
  public:
   explicit AdaGrad(const AdaGradOptions& options = {});
   template <ParameterList List>
-  explicit AdaGrad(const List& parameters, const AdaGradOptions& options = {}) : AdaGrad(options) { attach(parameters); }
+  explicit AdaGrad(const List& parameters, const AdaGradOptions& options = {}) : AdaGrad(options) {
+    attach(parameters);
+  }
 
  protected:
   Tensor step(const Variable& parameter, const Tensor& gradient, const Tensor& lr, std::span<Variable> moments) override;

@@ -7,8 +7,8 @@ namespace ws {
 
 /// Where training stands.
 struct Position {
-  double epoch = 0;    ///< fractional: epoch + batch / batches, from 0
-  int64_t step = 0;    ///< updates done before this one, over all fits
+  double epoch = 0;  ///< fractional: epoch + batch / batches, from 0
+  int64_t step = 0;  ///< updates done before this one, over all fits
 };
 
 /// The learning rate at a position. Any function will do.

@@ -22,26 +22,26 @@ namespace ws {
 
 /// How Trainer's weight decay acts, on parameters of two or more dims that have a gradient.
 enum class Decay : uint8_t {
-  l2,          ///< gradient += decay * value, after clipping
-  decoupled,   ///< value -= eta * decay * value before the update, eta = lr now / lr at the start of fit, 0 if that was 0
+  l2,         ///< gradient += decay * value, after clipping
+  decoupled,  ///< value -= eta * decay * value before the update, eta = lr now / lr at the start of fit, 0 if that was 0
 };
 
 struct TrainerOptions {
   bool compile = false;
-  std::optional<double> clip_norm = {};   ///< limit of the gradients' global norm, above 0
-  double weight_decay = 0;                ///< 0: none
+  std::optional<double> clip_norm = {};  ///< limit of the gradients' global norm, above 0
+  double weight_decay = 0;               ///< 0: none
   Decay decay = Decay::l2;
-  Schedule schedule = {};                 ///< empty: the optimizer's own learning rate stays
-  int num_threads = 0;                    ///< of the compiled step; 0: the process's setting
+  Schedule schedule = {};  ///< empty: the optimizer's own learning rate stays
+  int num_threads = 0;     ///< of the compiled step; 0: the process's setting
 };
 
 /// What on_step hears after each update.
 struct StepInfo {
   int epoch = 0;
-  int64_t batch = 0, batches = 0;         ///< in this epoch
-  int64_t step = 0;                       ///< updates over all fits, this one included
+  int64_t batch = 0, batches = 0;  ///< in this epoch
+  int64_t step = 0;                ///< updates over all fits, this one included
   int64_t num_samples = 0;
-  Tensor loss = {};                       ///< reading it waits for the step
+  Tensor loss = {};  ///< reading it waits for the step
 };
 
 /// What on_epoch hears after each epoch.
@@ -49,31 +49,31 @@ struct EpochInfo {
   int epoch = 0;
   double train_loss = 0;
   std::optional<double> val_loss = {};
-  double lr = 0;                          ///< of the first batch
+  double lr = 0;  ///< of the first batch
 };
 
 struct FitOptions {
   int epochs = 1;
   int64_t batch_size = 32;
-  Key key = Key(0);                       ///< of the shuffle
-  bool shuffle = true;                    ///< a new order each epoch
-  bool drop_last = false;                 ///< leaves out a short last batch; else it is a second, smaller program
+  Key key = Key(0);        ///< of the shuffle
+  bool shuffle = true;     ///< a new order each epoch
+  bool drop_last = false;  ///< leaves out a short last batch; else it is a second, smaller program
   Tensor X_val = {}, y_val = {};
-  std::optional<int> patience = {};       ///< stop after so many epochs without a better validation loss; restores the best weights
-  double min_delta = 0;                   ///< better means val_loss < best - min_delta
-  bool verbose = false;                   ///< a line an epoch on stderr
+  std::optional<int> patience = {};  ///< stop after so many epochs without a better validation loss; restores the best weights
+  double min_delta = 0;              ///< better means val_loss < best - min_delta
+  bool verbose = false;              ///< a line an epoch on stderr
   std::function<void(const StepInfo&)> on_step = {};
   std::function<void(const EpochInfo&)> on_epoch = {};
 };
 
 /// Per epoch, from 0.
 struct History {
-  std::vector<double> train_loss;         ///< weighted by samples
-  std::vector<double> val_loss;           ///< empty without a validation set
-  std::vector<double> lr;                 ///< of the first batch
-  std::vector<double> step_losses;        ///< of every step
-  std::optional<int> best_epoch;          ///< of the lowest validation loss
-  int stopped_epoch = -1;                 ///< the last epoch that ran
+  std::vector<double> train_loss;   ///< weighted by samples
+  std::vector<double> val_loss;     ///< empty without a validation set
+  std::vector<double> lr;           ///< of the first batch
+  std::vector<double> step_losses;  ///< of every step
+  std::optional<int> best_epoch;    ///< of the lowest validation loss
+  int stopped_epoch = -1;           ///< the last epoch that ran
 };
 
 class Trainer {
@@ -82,10 +82,11 @@ class Trainer {
   /// `loss` is any function of (prediction, target). An optimizer given by value is attached to the model's parameters and
   /// kept; one given as a variable is used where it is.
   template <class Model, class Opt>
-    requires std::derived_from<Model, Module> && std::derived_from<std::remove_cvref_t<Opt>, Optimizer>
-  Trainer(Model& model, Loss loss, Opt&& optimizer, const TrainerOptions& options = {})
-      : Trainer(static_cast<Module&>(model), [&model](const Tensor& x) { return Tensor(model(x)); }, std::move(loss),
-                keep(std::forward<Opt>(optimizer)), options) {}
+  requires std::derived_from<Model, Module> && std::derived_from<std::remove_cvref_t<Opt>, Optimizer> Trainer(
+      Model& model, Loss loss, Opt&& optimizer, const TrainerOptions& options = {})
+      : Trainer(
+            static_cast<Module&>(model), [&model](const Tensor& x) { return Tensor(model(x)); }, std::move(loss),
+            keep(std::forward<Opt>(optimizer)), options) {}
   ~Trainer();
   Trainer(Trainer&&) noexcept;
 

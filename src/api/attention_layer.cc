@@ -32,7 +32,7 @@ Tensor Rope::operator()(const Tensor& x) const {
   if (length > cos_.dim(0))
     fail("rope: a sequence of {} positions exceeds max_len {}; build the model with a larger max_len", length, cos_.dim(0));
   if (columns != cos_.dim(2)) fail("rope: heads of {} features do not fit the table, built for {}", head_dim, cos_.dim(2));
-  Tensor c = cos_.slice(0, 0, length), s = sin_.slice(0, 0, length);   // [T,1,columns]
+  Tensor c = cos_.slice(0, 0, length), s = sin_.slice(0, 0, length);  // [T,1,columns]
   if (pairs_ == RopePairs::interleaved) {
     Tensor straight = x * c;
     Tensor crossed = swap_pairs(x) * s;
@@ -44,14 +44,15 @@ Tensor Rope::operator()(const Tensor& x) const {
   return concatenate({turned_first, turned_second}, 3);
 }
 
-SelfAttention::SelfAttention(Module& parent, const std::string& name, int64_t width, int64_t heads, const SelfAttentionOptions& options)
-    : Module(parent, name),
-      qkv(*this, "qkv", width, 3 * width, {.bias = options.bias, .weight_init = options.weight_init}),
-      out(*this, "out", width, width, {.bias = options.bias, .weight_init = options.weight_init}),
-      width_(width), heads_(heads), options_(options) {
+SelfAttention::SelfAttention(Module& parent, const std::string& name, int64_t width, int64_t heads,
+                             const SelfAttentionOptions& options)
+    : Module(parent, name), qkv(*this, "qkv", width, 3 * width, {.bias = options.bias, .weight_init = options.weight_init}),
+      out(*this, "out", width, width, {.bias = options.bias, .weight_init = options.weight_init}), width_(width), heads_(heads),
+      options_(options) {
   check_positive("attention", *this, "its number of heads", heads);
   if (width % heads != 0)
-    fail("attention {}: width {} is not divisible by {} heads; choose a width that is a multiple of the heads", display_name(), width, heads);
+    fail("attention {}: width {} is not divisible by {} heads; choose a width that is a multiple of the heads", display_name(),
+         width, heads);
 }
 
 Tensor SelfAttention::forward(const Tensor& x) const {
@@ -60,7 +61,7 @@ Tensor SelfAttention::forward(const Tensor& x) const {
   int64_t batch = x.dim(0), length = x.dim(1), head_dim = width_ / heads_;
   Tensor packed = qkv(x).reshape({batch, length, 3, heads_, head_dim});
   auto part = [&](int64_t i) { return packed.slice(2, i, i + 1).reshape({batch, length, heads_, head_dim}); };
-  Tensor q = part(0), k = part(1), v = part(2);   // [B,T,H,D]
+  Tensor q = part(0), k = part(1), v = part(2);  // [B,T,H,D]
   if (options_.rope) {
     q = (*options_.rope)(q);
     k = (*options_.rope)(k);
@@ -70,9 +71,9 @@ Tensor SelfAttention::forward(const Tensor& x) const {
 
 int64_t swiglu_width(int64_t width) { return static_cast<int64_t>(std::nearbyint(8.0 * static_cast<double>(width) / 3.0)); }
 
-FeedForward::FeedForward(Module& parent, const std::string& name, int64_t width, int64_t hidden, const FeedForwardOptions& options)
-    : Module(parent, name),
-      activation_(options.activation),
+FeedForward::FeedForward(Module& parent, const std::string& name, int64_t width, int64_t hidden,
+                         const FeedForwardOptions& options)
+    : Module(parent, name), activation_(options.activation),
       gate_(options.gated ? std::make_unique<Linear>(*this, "gate", width, hidden,
                                                      LinearOptions{.bias = options.bias, .weight_init = options.weight_init})
                           : nullptr),
@@ -82,18 +83,14 @@ FeedForward::FeedForward(Module& parent, const std::string& name, int64_t width,
 Tensor FeedForward::forward(const Tensor& x) const {
   if (!gate_) return down_(activate(activation_, up_(x)));
   Tensor gate = activate(activation_, (*gate_)(x));
-  Tensor up = up_(x);   // on a line of its own: the order of the trace must not depend on the C++ compiler
+  Tensor up = up_(x);  // on a line of its own: the order of the trace must not depend on the C++ compiler
   return down_(gate * up);
 }
 
-TransformerBlock::TransformerBlock(Module& parent, const std::string& name, const LayerFactory& attention, const LayerFactory& feed_forward,
-                                   const LayerFactory& norm, bool pre_norm)
-    : Module(parent, name),
-      pre_norm_(pre_norm),
-      norm1_(norm(*this, "norm1")),
-      attention_(attention(*this, "attention")),
-      norm2_(norm(*this, "norm2")),
-      feed_forward_(feed_forward(*this, "feed_forward")) {}
+TransformerBlock::TransformerBlock(Module& parent, const std::string& name, const LayerFactory& attention,
+                                   const LayerFactory& feed_forward, const LayerFactory& norm, bool pre_norm)
+    : Module(parent, name), pre_norm_(pre_norm), norm1_(norm(*this, "norm1")), attention_(attention(*this, "attention")),
+      norm2_(norm(*this, "norm2")), feed_forward_(feed_forward(*this, "feed_forward")) {}
 
 Tensor TransformerBlock::forward(const Tensor& x) const {
   const Module &norm1 = *norm1_, &attend = *attention_, &norm2 = *norm2_, &feed = *feed_forward_;

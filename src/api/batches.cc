@@ -16,11 +16,14 @@ int64_t check_samples(const Tensor& X, const Tensor& y, const char* what) {
 }
 
 Batches::Batches(const Tensor& X, const Tensor& y, int64_t batch_size, bool drop_last)
-    : X_(X.contiguous()), y_(y.defined() ? y.contiguous() : y), num_samples_(X.dim(0)), batch_size_(batch_size), drop_last_(drop_last) {}
+    : X_(X.contiguous()), y_(y.defined() ? y.contiguous() : y), num_samples_(X.dim(0)), batch_size_(batch_size),
+      drop_last_(drop_last) {}
 
 void Batches::shuffle(Key key) { order_ = random_permutation(key, num_samples_); }
 
-int64_t Batches::count() const { return drop_last_ ? num_samples_ / batch_size_ : (num_samples_ + batch_size_ - 1) / batch_size_; }
+int64_t Batches::count() const {
+  return drop_last_ ? num_samples_ / batch_size_ : (num_samples_ + batch_size_ - 1) / batch_size_;
+}
 
 int64_t Batches::num_samples(int64_t batch) const { return std::min(batch_size_, num_samples_ - batch * batch_size_); }
 

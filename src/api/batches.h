@@ -28,7 +28,7 @@ class Batches {
   Tensor X_, y_;
   int64_t num_samples_, batch_size_;
   bool drop_last_;
-  std::vector<int64_t> order_;   // empty: as they come
+  std::vector<int64_t> order_;  // empty: as they come
 };
 
 }  // namespace ws

@@ -23,7 +23,9 @@ LayerFactory make_attention(const GptConfig& c) {
 }
 
 LayerFactory make_feed_forward(const GptConfig& c) {
-  if (c.swiglu) return layer<FeedForward>(c.width, swiglu_width(c.width), FeedForwardOptions{.activation = Activation::silu, .gated = true, .bias = c.bias});
+  if (c.swiglu)
+    return layer<FeedForward>(c.width, swiglu_width(c.width),
+                              FeedForwardOptions{.activation = Activation::silu, .gated = true, .bias = c.bias});
   Activation gelu = c.gelu_tanh ? Activation::gelu_tanh : Activation::gelu;
   return layer<FeedForward>(c.width, 4 * c.width, FeedForwardOptions{.activation = gelu, .bias = c.bias});
 }
@@ -31,23 +33,23 @@ LayerFactory make_feed_forward(const GptConfig& c) {
 }  // namespace
 
 Gpt::Gpt(const GptConfig& config, Key key, const Parts& parts)
-    : Module(key),
-      config_(config),
-      token_embedding_(*this, "token_embedding", config.vocab, config.width),
+    : Module(key), config_(config), token_embedding_(*this, "token_embedding", config.vocab, config.width),
       positions_(make_positions(*this, config)) {
   LayerFactory norm = norm_layer(config.norm, config.width, config.norm_eps);
   LayerFactory attention = parts.attention ? parts.attention : make_attention(config);
   LayerFactory feed_forward = parts.feed_forward ? parts.feed_forward : make_feed_forward(config);
   for (int64_t i = 0; i < config.blocks; ++i) blocks_.add<TransformerBlock>(attention, feed_forward, norm, config.pre_norm);
   norm_ = norm(*this, "norm");
-  if (!config.tied_head) head_ = std::make_unique<Linear>(*this, "head", config.width, config.vocab, LinearOptions{.bias = false});
+  if (!config.tied_head)
+    head_ = std::make_unique<Linear>(*this, "head", config.width, config.vocab, LinearOptions{.bias = false});
 }
 
 Tensor Gpt::forward(const Tensor& tokens) const {
   if (tokens.rank() != 2) fail("gpt: tokens {} must be [batch, positions]", tokens.shape().str());
   if (tokens.dim(1) > config_.max_len)
-    fail("gpt: a sequence of {} tokens exceeds max_len {}; build the model with a larger max_len", tokens.dim(1), config_.max_len);
-  Tensor h = token_embedding_(tokens);   // [B,T,C]
+    fail("gpt: a sequence of {} tokens exceeds max_len {}; build the model with a larger max_len", tokens.dim(1),
+         config_.max_len);
+  Tensor h = token_embedding_(tokens);  // [B,T,C]
   if (positions_) h = (*positions_)(h);
   for (const auto& block : blocks_) h = (*block)(h);
   h = (*norm_)(h);
@@ -58,6 +60,8 @@ Tensor Gpt::forward(const Tensor& tokens) const {
 
 std::string GptConfig::to_json() const { return gpt_config_to_json(*this).dump(1); }
 
-GptConfig GptConfig::from_json(std::string_view text, const std::string& name) { return gpt_config_from_json(parse_json(text, name), name); }
+GptConfig GptConfig::from_json(std::string_view text, const std::string& name) {
+  return gpt_config_from_json(parse_json(text, name), name);
+}
 
 }  // namespace ws::models

@@ -22,7 +22,8 @@ int64_t fan_in(const Shape& shape) {
 }
 
 Initializer constant(double value) {
-  return [value](std::span<float> values, const Shape&, Key) { std::fill(values.begin(), values.end(), static_cast<float>(value)); };
+  return
+      [value](std::span<float> values, const Shape&, Key) { std::fill(values.begin(), values.end(), static_cast<float>(value)); };
 }
 
 Initializer normal(double stddev) {
@@ -30,7 +31,9 @@ Initializer normal(double stddev) {
 }
 
 Initializer he_normal() {
-  return [](std::span<float> values, const Shape& shape, Key key) { fill_normal(values, key, std::sqrt(2.0) * inverse_sqrt_fan_in(shape)); };
+  return [](std::span<float> values, const Shape& shape, Key key) {
+    fill_normal(values, key, std::sqrt(2.0) * inverse_sqrt_fan_in(shape));
+  };
 }
 
 Initializer fan_in_normal() {
@@ -39,8 +42,8 @@ Initializer fan_in_normal() {
 
 Initializer truncated_lecun_normal() {
   return [](std::span<float> values, const Shape& shape, Key key) {
-    constexpr double kBelow = 0.022750131948179195;          // normal distribution function at -2
-    constexpr double kTruncatedStddev = 0.87962566103423978; // of a standard normal cut at +-2
+    constexpr double kBelow = 0.022750131948179195;           // normal distribution function at -2
+    constexpr double kTruncatedStddev = 0.87962566103423978;  // of a standard normal cut at +-2
     double scale = inverse_sqrt_fan_in(shape) / kTruncatedStddev;
     RandomStream stream(key);
     for (float& v : values) v = static_cast<float>(scale * inverse_normal_cdf(kBelow + (1 - 2 * kBelow) * stream.uniform()));

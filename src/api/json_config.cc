@@ -13,8 +13,9 @@ struct Word {
   Enum value;
 };
 
-constexpr Word<models::PositionKind> kPositions[] = {
-    {"rope", models::PositionKind::rope}, {"learned", models::PositionKind::learned}, {"sinusoidal", models::PositionKind::sinusoidal}};
+constexpr Word<models::PositionKind> kPositions[] = {{"rope", models::PositionKind::rope},
+                                                     {"learned", models::PositionKind::learned},
+                                                     {"sinusoidal", models::PositionKind::sinusoidal}};
 constexpr Word<NormKind> kNorms[] = {{"rms", NormKind::rms}, {"layer", NormKind::layer}};
 constexpr Word<bool> kActs[] = {{"swiglu", true}, {"gelu", false}};
 constexpr Word<bool> kGelus[] = {{"tanh", true}, {"exact", false}};
@@ -50,7 +51,8 @@ int64_t read_size(const Json& json, const char* key, int64_t otherwise, const st
 void check_known_keys(const Json& object, std::initializer_list<std::string_view> known, const std::string& where) {
   if (!object.is_object()) fail("{}: an object was expected", where);
   for (const auto& [key, value] : object.items())
-    if (std::find(known.begin(), known.end(), key) == known.end()) fail("{}: unknown key \"{}\"; known ones are {}", where, key, fmt::join(known, ", "));
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      fail("{}: unknown key \"{}\"; known ones are {}", where, key, fmt::join(known, ", "));
 }
 
 Json gpt_config_to_json(const models::GptConfig& c) {
@@ -72,8 +74,9 @@ Json gpt_config_to_json(const models::GptConfig& c) {
 }
 
 models::GptConfig gpt_config_from_json(const Json& json, const std::string& where) {
-  check_known_keys(json, {"type", "vocab_size", "num_hiddens", "num_heads", "num_blks", "max_len", "pos", "norm", "act", "pre_norm", "bias", "tied_head",
-                          "norm_eps", "gelu", "rope_pairs"},
+  check_known_keys(json,
+                   {"type", "vocab_size", "num_hiddens", "num_heads", "num_blks", "max_len", "pos", "norm", "act", "pre_norm",
+                    "bias", "tied_head", "norm_eps", "gelu", "rope_pairs"},
                    where);
   if (json_get_or<std::string>(json, "type", "gpt", where) != "gpt") fail("{}: \"type\" must be \"gpt\"", where);
   models::GptConfig c;
@@ -95,8 +98,15 @@ models::GptConfig gpt_config_from_json(const Json& json, const std::string& wher
 }
 
 Json encoder_config_to_json(const models::TransformerEncoderConfig& c) {
-  return {{"type", "transformer_encoder"}, {"inputs", c.inputs}, {"width", c.width}, {"outputs", c.outputs}, {"blocks", c.blocks},
-          {"heads", c.heads}, {"hidden", c.hidden}, {"max_len", c.max_len}, {"causal", c.causal}};
+  return {{"type", "transformer_encoder"},
+          {"inputs", c.inputs},
+          {"width", c.width},
+          {"outputs", c.outputs},
+          {"blocks", c.blocks},
+          {"heads", c.heads},
+          {"hidden", c.hidden},
+          {"max_len", c.max_len},
+          {"causal", c.causal}};
 }
 
 models::TransformerEncoderConfig encoder_config_from_json(const Json& json, const std::string& where) {

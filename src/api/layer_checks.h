@@ -17,8 +17,8 @@ inline void check_features(const char* layer, const Module& module, const Tensor
   if (x.rank() < min_rank)
     fail("{} {}: input {} has {} dims, but needs at least {}", layer, module.display_name(), x.shape().str(), x.rank(), min_rank);
   if (x.shape().back() != features)
-    fail("{} {}: input {} has {} features in its last dim, but the layer was built for {}", layer, module.display_name(), x.shape().str(),
-         x.shape().back(), features);
+    fail("{} {}: input {} has {} features in its last dim, but the layer was built for {}", layer, module.display_name(),
+         x.shape().str(), x.shape().back(), features);
 }
 
 /// x [B,T,C].

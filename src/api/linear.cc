@@ -36,7 +36,8 @@ Activation activation_from_name(std::string_view name) {
   fail("unknown activation '{}'; there are {}", name, known);
 }
 
-Linear::Linear(Module& parent, const std::string& name, int64_t in, int64_t out, const LinearOptions& options) : Module(parent, name) {
+Linear::Linear(Module& parent, const std::string& name, int64_t in, int64_t out, const LinearOptions& options)
+    : Module(parent, name) {
   check_positive("linear", *this, "its input size", in);
   check_positive("linear", *this, "its output size", out);
   weight = Parameter(*this, "weight", Shape{in, out}, options.weight_init);

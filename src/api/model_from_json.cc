@@ -36,11 +36,13 @@ void check_fixed(const Json& json, const char* key, const Json& value, const std
 }
 
 LayerFactory block_from_json(const Json& json, const std::string& where) {
-  check_known_keys(json, {"type", "d_model", "n_heads", "d_ff", "causal", "dropout", "norm", "norm_eps", "pre_norm", "attention_bias", "activation",
-                          "param_order"},
+  check_known_keys(json,
+                   {"type", "d_model", "n_heads", "d_ff", "causal", "dropout", "norm", "norm_eps", "pre_norm", "attention_bias",
+                    "activation", "param_order"},
                    where);
   check_fixed(json, "dropout", 0.0, where);
-  int64_t width = width_of(json, "d_model", where), heads = width_of(json, "n_heads", where), hidden = width_of(json, "d_ff", where);
+  int64_t width = width_of(json, "d_model", where), heads = width_of(json, "n_heads", where),
+          hidden = width_of(json, "d_ff", where);
   auto norm = json_get_or<std::string>(json, "norm", "layer", where);
   if (norm != "layer" && norm != "rms") fail("{}: \"norm\" is \"{}\"; known words are layer, rms", where, norm);
   NormKind kind = norm == "layer" ? NormKind::layer : NormKind::rms;
@@ -60,7 +62,8 @@ LayerFactory batch_norm_from_json(const Json& json, const std::string& where) {
   options.momentum = json_get_or<double>(json, "momentum", options.momentum, where);
   options.eps = json_get_or<double>(json, "eps", options.eps, where);
   auto kind = json_get_or<std::string>(json, "running_variance", "unbiased", where);
-  if (kind != "unbiased" && kind != "biased") fail("{}: \"running_variance\" is \"{}\"; known words are unbiased, biased", where, kind);
+  if (kind != "unbiased" && kind != "biased")
+    fail("{}: \"running_variance\" is \"{}\"; known words are unbiased, biased", where, kind);
   options.unbiased_running = kind == "unbiased";
   return layer<BatchNorm>(width_of(json, "n", where), options);
 }
@@ -74,13 +77,14 @@ const LayerWord kLayerWords[] = {
     {"dense",
      [](const Json& json, const std::string& where, int64_t) {
        check_known_keys(json, {"type", "n_in", "n_out"}, where);
-       return layer<Linear>(width_of(json, "n_in", where), width_of(json, "n_out", where), LinearOptions{.weight_init = init::he_normal()});
+       return layer<Linear>(width_of(json, "n_in", where), width_of(json, "n_out", where),
+                            LinearOptions{.weight_init = init::he_normal()});
      }},
     {"relu", [](const Json&, const std::string&, int64_t) { return layer<ReLU>(); }},
     {"tanh", [](const Json&, const std::string&, int64_t) { return layer<Tanh>(); }},
     {"sigmoid", [](const Json&, const std::string&, int64_t) { return layer<Sigmoid>(); }},
-    {"sequential",
-     [](const Json& json, const std::string& where, int64_t features) { return layer<Sequential>(layers_from_json(json, where, features)); }},
+    {"sequential", [](const Json& json, const std::string& where,
+                      int64_t features) { return layer<Sequential>(layers_from_json(json, where, features)); }},
     {"residual",
      [](const Json& json, const std::string& where, int64_t features) {
        return layer<Residual>(layer_from_json(json_at(json, "inner", where), where + ".inner", features));
@@ -115,7 +119,8 @@ std::unique_ptr<Module> mlp_from_json(const Json& json, Key key, const std::stri
     if (!item.is_number_integer()) fail("{}: \"sizes\" must be a list of whole numbers", where);
     sizes.push_back(item.get<int64_t>());
   }
-  return std::make_unique<models::Mlp>(sizes, key, activation_from_name(json_get_or<std::string>(json, "activation", "relu", where)));
+  return std::make_unique<models::Mlp>(sizes, key,
+                                       activation_from_name(json_get_or<std::string>(json, "activation", "relu", where)));
 }
 
 }  // namespace
@@ -124,7 +129,8 @@ std::unique_ptr<Module> model_from_json(const Json& model, Key key, const std::s
   auto type = json_get<std::string>(model, "type", where);
   if (type == "mlp") return mlp_from_json(model, key, where);
   if (type == "gpt") return std::make_unique<models::Gpt>(gpt_config_from_json(model, where), key);
-  if (type == "transformer_encoder") return std::make_unique<models::TransformerEncoder>(encoder_config_from_json(model, where), key);
+  if (type == "transformer_encoder")
+    return std::make_unique<models::TransformerEncoder>(encoder_config_from_json(model, where), key);
   if (type == "sequential") {
     check_known_keys(model, {"type", "layers"}, where);
     return std::make_unique<Sequential>(key, layers_from_json(model, where));

@@ -21,22 +21,21 @@ Tensor Mlp::forward(const Tensor& x) const {
 }
 
 TransformerEncoder::TransformerEncoder(const TransformerEncoderConfig& config, Key key, const Parts& parts)
-    : Module(key),
-      config_(config),
-      input_(*this, "input", config.inputs, config.width, {.weight_init = init::he_normal()}),
+    : Module(key), config_(config), input_(*this, "input", config.inputs, config.width, {.weight_init = init::he_normal()}),
       positions_(*this, "positions", config.max_len, config.width),
       output_(*this, "output", config.width, config.outputs, {.weight_init = init::he_normal()}) {
   SelfAttentionOptions attention{.causal = config.causal, .weight_init = init::fan_in_normal()};
   FeedForwardOptions feed_forward{.weight_init = init::he_normal()};
   for (int64_t i = 0; i < config.blocks; ++i)
-    blocks_.add<TransformerBlock>(parts.attention ? parts.attention : layer<SelfAttention>(config.width, config.heads, attention),
-                                  parts.feed_forward ? parts.feed_forward : layer<FeedForward>(config.width, config.hidden, feed_forward),
-                                  norm_layer(NormKind::layer, config.width, 1e-5), false);
+    blocks_.add<TransformerBlock>(
+        parts.attention ? parts.attention : layer<SelfAttention>(config.width, config.heads, attention),
+        parts.feed_forward ? parts.feed_forward : layer<FeedForward>(config.width, config.hidden, feed_forward),
+        norm_layer(NormKind::layer, config.width, 1e-5), false);
 }
 
 Tensor TransformerEncoder::forward(const Tensor& x) const {
   check_sequence("encoder", *this, x);
-  Tensor h = positions_(input_(x));   // [B,T,C]
+  Tensor h = positions_(input_(x));  // [B,T,C]
   for (const auto& block : blocks_) h = (*block)(h);
   return output_(mean_(h));
 }

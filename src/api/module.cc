@@ -25,8 +25,7 @@ Module::Module(Key key) : key_(key) {}
 
 Module::Module(Module& parent, const std::string& name)
     : path_(join_path(parent.path_, parent.claim_name(name))),
-      scope_name_(parent.is_container_ ? join_path(parent.scope_name_, name) : name),
-      key_(parent.key_.fold(name)) {
+      scope_name_(parent.is_container_ ? join_path(parent.scope_name_, name) : name), key_(parent.key_.fold(name)) {
   parent.children_.push_back(this);
 }
 
@@ -121,7 +120,8 @@ Parameter::Parameter(Module& owner, const std::string& name, const Shape& shape,
   std::vector<float> values(static_cast<size_t>(shape.num_elements()));
   initializer(values, shape, owner.key_.fold(name));
   owner.claim_name(name);
-  static_cast<Variable&>(*this) = Variable(join_path(owner.path_, name), Tensor::from(std::span<const float>(values), shape), true);
+  static_cast<Variable&>(*this) =
+      Variable(join_path(owner.path_, name), Tensor::from(std::span<const float>(values), shape), true);
   owner.parameters_.emplace_back(name, *this);
 }
 
@@ -151,12 +151,14 @@ Tensor Sequential::forward(const Tensor& x) const {
   return y;
 }
 
-Residual::Residual(Module& parent, const std::string& name, const LayerFactory& inner) : Module(parent, name), inner_(inner(*this, "inner")) {}
+Residual::Residual(Module& parent, const std::string& name, const LayerFactory& inner)
+    : Module(parent, name), inner_(inner(*this, "inner")) {}
 
 Tensor Residual::forward(const Tensor& x) const {
   Tensor y = (*inner_)(x);
   if (!(y.shape() == x.shape()))
-    fail("residual {}: the inner layer turns {} into {}; both must have one shape to be added", display_name(), x.shape().str(), y.shape().str());
+    fail("residual {}: the inner layer turns {} into {}; both must have one shape to be added", display_name(), x.shape().str(),
+         y.shape().str());
   return x + y;
 }
 

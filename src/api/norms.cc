@@ -30,7 +30,8 @@ Tensor RMSNorm::forward(const Tensor& x) const {
 BatchNorm::BatchNorm(Module& parent, const std::string& name, int64_t width, const BatchNormOptions& options)
     : Module(parent, name), options_(options) {
   check_positive("batch norm", *this, "its width", width);
-  if (!(options.momentum >= 0 && options.momentum <= 1)) fail("batch norm {}: momentum {} must lie in [0, 1]", display_name(), options.momentum);
+  if (!(options.momentum >= 0 && options.momentum <= 1))
+    fail("batch norm {}: momentum {} must lie in [0, 1]", display_name(), options.momentum);
   weight = Parameter(*this, "weight", Shape{width}, init::ones());
   bias = Parameter(*this, "bias", Shape{width}, init::zeros());
   running_mean = Buffer(*this, "running_mean", Tensor::zeros({width}));
@@ -41,10 +42,12 @@ Tensor BatchNorm::forward(const Tensor& x) const {
   int64_t width = weight.value().size();
   check_features("batch norm", *this, x, width, 2);
   if (!training()) return (x - running_mean) * rsqrt(running_var + options_.eps) * weight + bias;
-  int64_t count = x.size() / width;   // values a feature
+  int64_t count = x.size() / width;  // values a feature
   if (count < 2)
-    fail("batch norm {}: a batch of shape {} has one value a feature, whose variance says nothing; use larger batches or drop_last",
-         display_name(), x.shape().str());
+    fail(
+        "batch norm {}: a batch of shape {} has one value a feature, whose variance says nothing; use larger batches or "
+        "drop_last",
+        display_name(), x.shape().str());
   std::vector<int64_t> axes;
   for (int64_t axis = 0; axis + 1 < x.rank(); ++axis) axes.push_back(axis);
   Tensor mean = x.mean(axes);
@@ -52,7 +55,7 @@ Tensor BatchNorm::forward(const Tensor& x) const {
   Tensor variance = square(centred).mean(axes);
   double keep = 1 - options_.momentum, take = options_.momentum;
   double stored = options_.unbiased_running ? static_cast<double>(count) / static_cast<double>(count - 1) : 1.0;
-  Buffer new_mean = running_mean, new_var = running_var;   // handles to the same slots
+  Buffer new_mean = running_mean, new_var = running_var;  // handles to the same slots
   Tensor kept_mean = running_mean * keep, kept_var = running_var * keep;
   new_mean.set((kept_mean + mean.detach() * take).detach());
   new_var.set((kept_var + variance.detach() * (take * stored)).detach());

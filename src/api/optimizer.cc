@@ -30,7 +30,7 @@ Variable Optimizer::add_counter(const std::string& name, double initial) {
 void Optimizer::attach(const std::vector<Variable>& parameters) {
   if (attached_) fail("this {} optimizer is attached to its parameters already; make one optimizer for each model", family_);
   for (const Variable& p : parameters) {
-    if (!positions_.emplace(p.slot(), parameters_.size()).second) continue;   // tied: one parameter
+    if (!positions_.emplace(p.slot(), parameters_.size()).second) continue;  // tied: one parameter
     Entry entry;
     for (const Moment& m : moments_)
       entry.moments.emplace_back(family_ + "." + m.name + "." + p.name(), Tensor::full(p.value().shape(), m.initial));
@@ -41,8 +41,9 @@ void Optimizer::attach(const std::vector<Variable>& parameters) {
 }
 
 void Optimizer::update(const Gradients& gradients) {
-  if (!attached_) fail("this {} optimizer has no parameters yet; construct it with model.parameters(), or give it to a Trainer", family_);
-  NoGrad no_grad;   // an update is not part of any loss
+  if (!attached_)
+    fail("this {} optimizer has no parameters yet; construct it with model.parameters(), or give it to a Trainer", family_);
+  NoGrad no_grad;  // an update is not part of any loss
   begin_step();
   Tensor lr = lr_;
   for (size_t i = 0; i < gradients.parameters.size(); ++i) {
@@ -51,7 +52,8 @@ void Optimizer::update(const Gradients& gradients) {
     if (found == positions_.end()) fail("parameter '{}' was not given to this {} optimizer", parameter.name(), family_);
     Entry& entry = entries_[found->second];
     if (!gradients.values[i].defined()) {
-      if (!entry.warned) note("parameter '{}' has no gradient: the loss does not depend on it, and it stays as it is", parameter.name());
+      if (!entry.warned)
+        note("parameter '{}' has no gradient: the loss does not depend on it, and it stays as it is", parameter.name());
       entry.warned = true;
       continue;
     }
@@ -66,7 +68,7 @@ void Optimizer::set_lr(double lr) {
 }
 
 double Optimizer::lr() const {
-  double rounded = lr_.get();   // the truth where a checkpoint has set it
+  double rounded = lr_.get();  // the truth where a checkpoint has set it
   return static_cast<float>(exact_lr_) == static_cast<float>(rounded) ? exact_lr_ : rounded;
 }
 
@@ -103,8 +105,8 @@ Gradients clip_by_global_norm(const Gradients& gradients, double limit, Tensor* 
   Tensor measured = check_finite(global_norm(gradients), "the gradient norm");
   if (norm) *norm = measured;
   Tensor limit_f64 = scalar_f64(limit);
-  Tensor clipped = le(limit_f64, measured);                                    // bool []
-  Tensor factor = (limit_f64 / where(clipped, measured, limit_f64)).cast(DType::f32);   // 1 where unused: never 1/0
+  Tensor clipped = le(limit_f64, measured);                                            // bool []
+  Tensor factor = (limit_f64 / where(clipped, measured, limit_f64)).cast(DType::f32);  // 1 where unused: never 1/0
   Gradients result = gradients;
   for (Tensor& g : result.values)
     if (g.defined()) g = where(clipped, g * factor, g);

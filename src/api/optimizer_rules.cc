@@ -22,7 +22,8 @@ Tensor running_average(const Tensor& old, const Tensor& value, double decay) {
 }  // namespace
 
 SGD::SGD(const SGDOptions& options)
-    : Optimizer("sgd", options.lr, options.momentum != 0 ? std::vector<Moment>{{"velocity"}} : std::vector<Moment>{}), options_(options) {
+    : Optimizer("sgd", options.lr, options.momentum != 0 ? std::vector<Moment>{{"velocity"}} : std::vector<Moment>{}),
+      options_(options) {
   check_unit("SGD's momentum", options.momentum);
   if (options.nesterov && options.momentum == 0) fail("SGD: Nesterov needs a momentum above 0");
 }
@@ -40,9 +41,7 @@ Tensor SGD::step(const Variable& parameter, const Tensor& gradient, const Tensor
 }
 
 Adam::Adam(std::string family, const AdamOptions& options)
-    : Optimizer(std::move(family), options.lr, {{"m"}, {"v"}}),
-      options_(options),
-      beta1_power_(add_counter("beta1_power", 1)),
+    : Optimizer(std::move(family), options.lr, {{"m"}, {"v"}}), options_(options), beta1_power_(add_counter("beta1_power", 1)),
       beta2_power_(add_counter("beta2_power", 1)) {
   check_unit("Adam's beta1", options.beta1);
   check_unit("Adam's beta2", options.beta2);
@@ -51,7 +50,7 @@ Adam::Adam(std::string family, const AdamOptions& options)
 
 void Adam::begin_step() {
   auto advance = [](Variable& power, double beta) {
-    Tensor next = power.value() * beta;   // f64 []
+    Tensor next = power.value() * beta;  // f64 []
     power.set(next);
     return (1.0 / (1.0 - next)).cast(DType::f32);
   };
@@ -74,8 +73,7 @@ Tensor Adam::step(const Variable& parameter, const Tensor& gradient, const Tenso
 
 AdamW::AdamW(const AdamWOptions& options)
     : Adam("adamw", {.lr = options.lr, .beta1 = options.beta1, .beta2 = options.beta2, .eps = options.eps}),
-      weight_decay_(options.weight_decay),
-      decays_(options.decays) {
+      weight_decay_(options.weight_decay), decays_(options.decays) {
   check_not_negative("AdamW's weight decay", options.weight_decay);
 }
 

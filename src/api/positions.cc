@@ -12,14 +12,15 @@ Tensor add_rows(const Module& module, const Tensor& x, const Tensor& table) {
   check_features("positions", module, x, table.dim(1));
   int64_t length = x.dim(1);
   if (length > table.dim(0))
-    fail("positions {}: a sequence of {} positions exceeds max_len {}; build the model with a larger max_len", module.display_name(), length,
-         table.dim(0));
+    fail("positions {}: a sequence of {} positions exceeds max_len {}; build the model with a larger max_len",
+         module.display_name(), length, table.dim(0));
   return x + table.slice(0, 0, length);
 }
 
 }  // namespace
 
-SinusoidalPositions::SinusoidalPositions(Module& parent, const std::string& name, int64_t max_len, int64_t width) : Module(parent, name) {
+SinusoidalPositions::SinusoidalPositions(Module& parent, const std::string& name, int64_t max_len, int64_t width)
+    : Module(parent, name) {
   check_positive("positions", *this, "max_len", max_len);
   check_positive("positions", *this, "its width", width);
   std::vector<float> table;
@@ -34,7 +35,8 @@ SinusoidalPositions::SinusoidalPositions(Module& parent, const std::string& name
 
 Tensor SinusoidalPositions::forward(const Tensor& x) const { return add_rows(*this, x, table_); }
 
-LearnedPositions::LearnedPositions(Module& parent, const std::string& name, int64_t max_len, int64_t width, const Initializer& initializer)
+LearnedPositions::LearnedPositions(Module& parent, const std::string& name, int64_t max_len, int64_t width,
+                                   const Initializer& initializer)
     : Module(parent, name) {
   check_positive("positions", *this, "max_len", max_len);
   check_positive("positions", *this, "its width", width);

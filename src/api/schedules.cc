@@ -33,9 +33,10 @@ double LinearWarmup::operator()(const Position& at) const {
 }
 
 double WarmupCosine::operator()(const Position& at) const {
-  if (total < 1 || warmup < 0 || warmup > total) fail("warm-up cosine: warm-up {} must lie in [0, total] and total {} be at least 1", warmup, total);
+  if (total < 1 || warmup < 0 || warmup > total)
+    fail("warm-up cosine: warm-up {} must lie in [0, total] and total {} be at least 1", warmup, total);
   if (at.step < warmup) return start + (peak - start) * static_cast<double>(at.step) / static_cast<double>(warmup);
-  if (at.step >= total) return end;   // also where the warm-up is the whole run
+  if (at.step >= total) return end;  // also where the warm-up is the whole run
   double done = static_cast<double>(at.step - warmup) / static_cast<double>(total - warmup);
   return end + (peak - end) * 0.5 * (1 + std::cos(std::numbers::pi * done));
 }

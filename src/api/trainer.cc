@@ -41,12 +41,12 @@ class EarlyStopping {
 
   /// Returns whether to stop.
   bool after_epoch(int epoch, double val_loss) {
-    if (val_loss < best_ - min_delta_) {   // false for NaN, which is never best
+    if (val_loss < best_ - min_delta_) {  // false for NaN, which is never best
       best_ = val_loss;
       best_epoch_ = epoch;
       waited_ = 0;
       best_values_.clear();
-      for (const Variable& v : state_) best_values_.push_back(v.value());   // handles: the next step copies instead of overwriting
+      for (const Variable& v : state_) best_values_.push_back(v.value());  // handles: the next step copies instead of overwriting
     } else {
       ++waited_;
     }
@@ -77,7 +77,8 @@ void check_fit_options(const FitOptions& o) {
 struct Trainer::Impl {
   Impl(Module& m, Forward f, Loss l, Kept o, const TrainerOptions& opt)
       : model(m), forward(std::move(f)), loss(std::move(l)), owned(std::move(o.owned)), optimizer(*o.used), options(opt) {
-    if (options.clip_norm && !(*options.clip_norm > 0)) fail("trainer: clip_norm {} must be above 0; leave it out to have no clipping", *options.clip_norm);
+    if (options.clip_norm && !(*options.clip_norm > 0))
+      fail("trainer: clip_norm {} must be above 0; leave it out to have no clipping", *options.clip_norm);
     if (!(options.weight_decay >= 0)) fail("trainer: weight_decay {} must be at least 0", options.weight_decay);
     if (!loss) fail("trainer: the loss is empty");
     parameters = model.parameters();
@@ -96,7 +97,7 @@ struct Trainer::Impl {
 
   void apply_decay(Gradients& gradients) {
     NoGrad no_grad;
-    Tensor rate;   // eta * decay
+    Tensor rate;  // eta * decay
     if (options.decay == Decay::decoupled) rate = Tensor(eta) * options.weight_decay;
     for (size_t i = 0; i < gradients.parameters.size(); ++i) {
       Variable parameter = gradients.parameters[i];
@@ -150,8 +151,10 @@ struct Trainer::Impl {
     if (!program) {
       std::vector<Variable> state;
       model.collect_state(state);
-      program.emplace(function, std::move(state), 
-                      JitOptions{.name = y.defined() ? "evaluate" : "predict", .num_threads = options.num_threads, .announce_recompiles = false});
+      program.emplace(
+          function, std::move(state),
+          JitOptions{
+              .name = y.defined() ? "evaluate" : "predict", .num_threads = options.num_threads, .announce_recompiles = false});
     }
     return (*program)(used)[0];
   }
@@ -173,7 +176,7 @@ struct Trainer::Impl {
   TrainerOptions options;
   std::vector<Variable> parameters;
   Scalar eta{"trainer.eta", 1};
-  double first_lr = 0;   // of this fit
+  double first_lr = 0;  // of this fit
   int64_t steps_done = 0;
   std::optional<Compiled> compiled, compiled_evaluation, compiled_prediction;
 };
@@ -211,7 +214,7 @@ History Trainer::fit(const Tensor& X, const Tensor& y, const FitOptions& options
       losses.push_back(t.step(batch_x, batch_y));
       if (options.on_step) options.on_step({epoch, b, batches.count(), t.steps_done, batches.num_samples(b), losses.back()});
     }
-    double sum = 0, samples = 0;   // read back once an epoch, so that a step never waits for its loss
+    double sum = 0, samples = 0;  // read back once an epoch, so that a step never waits for its loss
     for (size_t b = 0; b < losses.size(); ++b) {
       auto weight = static_cast<double>(batches.num_samples(static_cast<int64_t>(b)));
       history.step_losses.push_back(losses[b].item());
@@ -249,7 +252,8 @@ double Trainer::evaluate(const Tensor& X, const Tensor& y, int64_t batch_size) {
     losses.push_back(impl_->evaluate_batch(batch_x, batch_y));
   }
   double sum = 0;
-  for (size_t b = 0; b < losses.size(); ++b) sum += static_cast<double>(batches.num_samples(static_cast<int64_t>(b))) * losses[b].item();
+  for (size_t b = 0; b < losses.size(); ++b)
+    sum += static_cast<double>(batches.num_samples(static_cast<int64_t>(b))) * losses[b].item();
   return sum / num_samples;
 }
 
