@@ -23,7 +23,7 @@ bool is_empty(const Gemm& g) { return g.batch == 0 || g.m == 0 || g.n == 0; }
 }  // namespace
 
 int64_t gemm_workspace_bytes(const Gemm& g, GemmIsa isa, int num_threads) {
-  if (is_empty(g)) return 0;
+  if (is_empty(g) || is_tiny_gemm(g)) return 0;
   // gemm() may get fewer threads than promised, and plans for those.
   int64_t bytes = 0;
   for (int threads = 1; threads <= num_threads; ++threads) bytes = std::max(bytes, plan_gemm(g, code_for(isa).shape, threads).total_bytes);
@@ -33,7 +33,8 @@ int64_t gemm_workspace_bytes(const Gemm& g, GemmIsa isa, int num_threads) {
 void gemm(const Gemm& g, GemmIsa isa, void* workspace, Workers& workers) {
   if (is_empty(g)) return;
   const GemmCode& code = code_for(isa);
-  code.run(g, plan_gemm(g, code.shape, workers.num_threads()), workspace, workers);
+  if (is_tiny_gemm(g)) return code.tiny(g, workers);
+  code.blocked(g, plan_gemm(g, code.shape, workers.num_threads()), workspace, workers);
 }
 
 int64_t gemm_chain_scratch_bytes(int64_t m, int64_t n, int64_t k) {

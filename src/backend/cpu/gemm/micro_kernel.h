@@ -115,6 +115,12 @@ void micro_kernel(const MicroCall& call) {
   const int last = call.last;
   const auto step = [&]() __attribute__((always_inline)) {
     Reg bv[NV];
+    if constexpr (kDirect) {
+      // Rows of the operand are far apart: no hardware follows that.
+      constexpr int kAheadRows = 8;
+#pragma GCC unroll 8
+      for (int at = 0; at < NV * V::kLanes; at += 16) __builtin_prefetch(b + kAheadRows * ldb + at);
+    }
 #pragma GCC unroll 8
     for (int v = 0; v < NV; ++v) bv[v] = kDirect && v + 1 == NV ? V::load_part(b + v * V::kLanes, last) : V::load(b + v * V::kLanes);
 #pragma GCC unroll 16

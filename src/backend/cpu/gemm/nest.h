@@ -38,18 +38,22 @@ void columns_of_rows(const Strip& s, const RowBlock& a, const float* b, SideWork
   }
 }
 
-/// One panel of rows against columns read where they lie.
+/// Columns read where they lie.
 template <class V>
 void direct_columns(const Strip& s, const RowBlock& a, const float* b, int64_t ldb) {
-  const int64_t most = int64_t{direct_vectors<V>(static_cast<int>(s.rows))} * V::kLanes;
+  const RowPanels<V> panels(s.rows);
   MicroCall call{};
-  call.k = s.depth, call.a = a.data, call.a_row = a.row_stride, call.a_col = a.depth_stride, call.ldb = ldb, call.ldc = s.ldc, call.how = s.how;
+  call.k = s.depth, call.a_row = a.row_stride, call.a_col = a.depth_stride, call.ldb = ldb, call.ldc = s.ldc, call.how = s.how;
+  const int64_t most = int64_t{direct_vectors<V>(static_cast<int>(panels.height(0)))} * V::kLanes;
   for (int64_t j = 0; j < s.columns; j += most) {
     const int64_t width = std::min(most, s.columns - j), vectors = ceil_div(width, V::kLanes);
     call.b = b + j;
-    call.c = s.c + j;
     call.last = static_cast<int>(width - (vectors - 1) * V::kLanes);
-    Kernels<V>::direct[s.rows - 1][vectors - 1](call);
+    for (int64_t i = 0; i < panels.count; ++i) {
+      call.a = a.data + panels.begin(i) * a.row_stride;
+      call.c = s.c + panels.begin(i) * s.ldc + j;
+      Kernels<V>::direct[panels.height(i) - 1][vectors - 1](call);
+    }
   }
 }
 
@@ -82,6 +86,7 @@ class Nest {
 
  private:
   static constexpr int64_t kColumns = int64_t{V::kLanes} * V::kVectors;
+  static constexpr int64_t kDirectPanels = 2;
 
   /// A tile of C, in the nest's roles, and where its sums build up.
   struct Tile {
@@ -221,9 +226,9 @@ class Nest {
     return column_lines_.data + id.batch * column_lines_.batch_stride + id.panel * kColumns + id.k_block * kGemmBlock * column_lines_.depth_stride;
   }
 
-  /// Few rows: columns are used once and read where they lie.
+  /// Few rows: columns are hardly used twice, and read where they lie.
   bool is_direct(const Tile& t) const {
-    return !is_shared_ && t.rows <= V::kRows && column_lines_.hole == nullptr && (column_lines_.line_stride == 1 || p_.columns == 1);
+    return !is_shared_ && t.rows <= kDirectPanels * V::kRows && column_lines_.hole == nullptr && (column_lines_.line_stride == 1 || p_.columns == 1);
   }
   void direct_tile(const Tile& t, int lane, int worker) const {
     for (int64_t k_block = 0; k_block < p_.k_blocks; ++k_block) {
@@ -262,11 +267,11 @@ class Nest {
 /// Products so small that everything fits on the stack; straight to C unless a hole wants the tile.
 template <class V>
 void tiny_item(const Gemm& g, int64_t batch, int worker) {
-  constexpr int64_t kElements = 4096;
+  constexpr int64_t kElements = kTinyElements;
   const float* b = g.b.data + batch * g.b.batch_stride;
   RowBlock a{g.a.data + batch * g.a.batch_stride, g.a.row_stride, g.a.col_stride, false};
   int64_t ldb = g.b.row_stride;
-  alignas(64) float a_block[kElements], b_block[kElements], tile[kElements];
+  alignas(64) float a_block[kElements], b_block[kElements + V::kLanes], tile[kElements];
   if (g.a.hole != nullptr) {
     g.a.hole(g.a.context, a_block, g.k, batch, 0, 0, g.m, g.k, worker);
     a = {a_block, g.k, 1, false};
@@ -275,30 +280,34 @@ void tiny_item(const Gemm& g, int64_t batch, int worker) {
     g.b.hole(g.b.context, b_block, g.n, batch, 0, 0, g.k, g.n, worker);
     b = b_block, ldb = g.n;
   } else if (g.b.col_stride != 1 && g.n > 1) {
-    pack_strided(b_block, g.n, g.n, g.k, b, g.b.col_stride, g.b.row_stride);
+    // Whole vectors are stored: only where none reaches into a row that is done.
+    const bool in_vectors = g.b.row_stride == 1 && (g.n <= V::kLanes || g.n % V::kLanes == 0);
+    if (in_vectors) pack_adjacent_depth<V>(b_block, g.n, g.n, g.k, b, g.b.col_stride);
+    else pack_strided(b_block, g.n, g.n, g.k, b, g.b.col_stride, g.b.row_stride);
     b = b_block, ldb = g.n;
   }
   float* c = g.store != nullptr ? tile : g.c + batch * g.c_batch_stride;
   const int64_t ldc = g.store != nullptr ? g.n : g.c_row_stride;
-  const float* rows = a.data;
-  const RowPanels<V> panels(g.m);
-  for (int64_t i = 0; i < panels.count; ++i) {
-    a.data = rows + panels.begin(i) * a.row_stride;
-    direct_columns<V>({panels.height(i), g.k, g.n, c + panels.begin(i) * ldc, ldc, Accumulate::kStore}, a, b, ldb);
-  }
+  direct_columns<V>({g.m, g.k, g.n, c, ldc, Accumulate::kStore}, a, b, ldb);
   if (g.store != nullptr) g.store(g.store_context, tile, ldc, batch, 0, 0, g.m, g.n, worker);
 }
 
 template <class V>
-void run_gemm(const Gemm& g, const GemmPlan& plan, void* workspace, Workers& workers) {
-  if (plan.path != GemmPlan::Path::kTiny) return Nest<V>(g, plan, workspace, workers).run();
-  if (plan.threads == 1) {
+void run_tiny(const Gemm& g, Workers& workers) {
+  if (g.batch == 1) return tiny_item<V>(g, 0, 0);
+  const int64_t grain = std::max(kThreadWork / std::max<int64_t>(g.m * g.n * g.k, 1), int64_t{1});
+  if (g.batch <= grain) {
     for (int64_t batch = 0; batch < g.batch; ++batch) tiny_item<V>(g, batch, 0);
     return;
   }
-  workers.parallel_for(g.batch, std::max<int64_t>(g.batch / (8 * plan.threads), 1), [&](int64_t begin, int64_t end, int worker) {
+  workers.parallel_for(g.batch, grain, [&](int64_t begin, int64_t end, int worker) {
     for (int64_t batch = begin; batch < end; ++batch) tiny_item<V>(g, batch, worker);
   });
+}
+
+template <class V>
+void run_blocked(const Gemm& g, const GemmPlan& plan, void* workspace, Workers& workers) {
+  Nest<V>(g, plan, workspace, workers).run();
 }
 
 template <class V>
@@ -321,7 +330,7 @@ void run_chain(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row_st
 
 template <class V>
 constexpr GemmCode gemm_code() {
-  return {{V::kRows, V::kLanes, V::kVectors}, run_gemm<V>, run_chain<V>};
+  return {{V::kRows, V::kLanes, V::kVectors}, run_tiny<V>, run_blocked<V>, run_chain<V>};
 }
 
 }  // namespace

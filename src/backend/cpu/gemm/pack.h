@@ -53,6 +53,10 @@ inline void pack_adjacent_depth(float* dst, int64_t width, int64_t lines, int64_
   for (int64_t p = 0; p < depth; p += kLanes) {
     const int part = static_cast<int>(depth - p < kLanes ? depth - p : kLanes);
     for (int64_t at = 0; at < width; at += kLanes) {
+      // Too many rows for the hardware to follow: each asks for itself, at its end for the panel that will follow.
+      constexpr int64_t kAhead = 128;
+      const float* ahead = src + at * line_stride + (p + kAhead < depth ? p + kAhead : width * line_stride + p + kAhead - depth);
+      for (int i = 0; i < kLanes; i += 1) __builtin_prefetch(ahead + i * line_stride);
       typename V::Reg square[kLanes];
 #pragma GCC unroll 16
       for (int i = 0; i < kLanes; ++i) {

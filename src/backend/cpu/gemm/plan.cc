@@ -9,19 +9,10 @@ namespace {
 
 constexpr int64_t kLine = 64;
 constexpr int64_t kFloat = sizeof(float);
-// Below this many multiply-adds a thread, waking it costs more than it saves.
-constexpr int64_t kThreadWork = 1 << 18;
-// Tiny: each operand within 16 KiB, so that all fit on the stack.
-constexpr int64_t kTinyElements = 4096, kTinyWork = 16384;
 // Columns packed for all threads at once: up to this many bytes, and only where so many rows share the cost.
 constexpr int64_t kMaxSharedBytes = 64 << 20, kMinSharedRows = 1024;
-constexpr int64_t kMaxSwappedRows = 8;
+constexpr int64_t kMaxSwappedRows = 8, kMaxAdjacentSwap = 64;
 constexpr int64_t kTilesAThread = 4;
-
-bool is_tiny(const Gemm& g) {
-  return g.m * g.n <= kTinyElements && g.m * g.k <= kTinyElements && g.k * g.n <= kTinyElements && g.m * g.n * g.k <= kTinyWork &&
-         g.k <= kGemmBlock;
-}
 
 int64_t multiply_adds(const Gemm& g) { return g.batch * g.m * g.n * std::max<int64_t>(g.k, 1); }
 
@@ -62,9 +53,12 @@ void lay_out(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
 GemmPlan plan_gemm(const Gemm& g, const MicroShape& shape, int num_threads) {
   GemmPlan p;
   p.threads = static_cast<int>(std::clamp<int64_t>(multiply_adds(g) / kThreadWork, 1, num_threads));
-  if (is_tiny(g)) return p;
 
-  p.swapped = g.n <= std::min<int64_t>(kMaxSwappedRows, shape.rows) && g.m >= 2 * g.n && g.m >= shape.lanes;
+  // Rows are broadcast, columns fill vectors. Where A has its rows adjacent in memory they serve as vectors as they are, and the
+  // fewer columns of B are what has to be packed.
+  const bool few = g.n <= std::min<int64_t>(kMaxSwappedRows, shape.rows) && g.m >= 2 * g.n && g.m >= shape.lanes;
+  const bool adjacent = g.n <= kMaxAdjacentSwap && g.m >= 4 * g.n && g.k >= kGemmBlock / 2 && g.a.hole == nullptr && g.a.row_stride == 1 && g.b.hole == nullptr;
+  p.swapped = few || adjacent;
   p.rows = p.swapped ? g.n : g.m;
   p.columns = p.swapped ? g.m : g.n;
   p.k_blocks = std::max<int64_t>(ceil_div(g.k, kGemmBlock), 1);

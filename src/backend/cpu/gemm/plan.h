@@ -20,11 +20,10 @@ struct MicroShape {
 
 struct GemmPlan {
   enum class Path : uint8_t {
-    kTiny,      // one call, operands on the stack at most, no workspace
     kPrivate,   // units are (batch, tile); each copies the columns that it needs into its own panels
     kShared,    // all threads pack all columns once, then units are tiles
   };
-  Path path = Path::kTiny;
+  Path path = Path::kPrivate;
   bool swapped = false;
   int threads = 1;
   int64_t rows = 0, columns = 0;               // after swapping
@@ -38,6 +37,16 @@ struct GemmPlan {
   // Inside a private area, bytes from its start: a block of rows, two panels of columns, a hole's block, the tile
   int64_t rows_offset = 0, panels_offset = 0, panel_bytes = 0, staging_offset = 0, tile_offset = 0, transposed_offset = 0;
 };
+
+// Below this many multiply-adds a thread, waking it costs more than it saves.
+constexpr int64_t kThreadWork = 1 << 18;
+// Operands that the stack can hold.
+constexpr int64_t kTinyElements = 4096, kTinyWork = 16384;
+
+/// So small that it runs without plan, packing or workspace.
+constexpr bool is_tiny_gemm(const Gemm& g) {
+  return g.m * g.n <= kTinyElements && g.m * g.k <= kTinyElements && g.k * g.n <= kTinyElements && g.m * g.n * g.k <= kTinyWork && g.k <= kGemmBlock;
+}
 
 GemmPlan plan_gemm(const Gemm& g, const MicroShape& shape, int num_threads);
 
