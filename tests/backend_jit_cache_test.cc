@@ -75,7 +75,7 @@ TEST(JitCompiler, EqualKernelsOnce) {
   EXPECT_EQ(own.stats().compiled, 3);
   EXPECT_EQ(own.stats().from_memory, 1);
   EXPECT_EQ(first[0].fn, first[3].fn);
-  const auto again = own.compile(some_kernels());   // equal, not the same
+  const auto again = own.compile(some_kernels());  // equal, not the same
   for (size_t i = 0; i < again.size(); ++i) EXPECT_EQ(again[i].fn, first[i].fn);
   EXPECT_EQ(own.stats().compiled, 3);
   EXPECT_EQ(own.stats().from_memory, 5);

@@ -86,10 +86,11 @@ void fill_inputs(const Signature& s, std::vector<Array>& inputs, Draw draw, int6
     double low = domain.low, high = domain.high;
     if (to_integer) low = s.result == DType::u32 ? 0 : -2e9, high = s.result == DType::u32 ? 4e9 : 2e9;
     if (!is_floating(inputs[i].dtype())) {
-      high = draw == Draw::kDomain ? 30000 : 1e9;   // products that the reference's doubles hold
+      high = draw == Draw::kDomain ? 30000 : 1e9;  // products that the reference's doubles hold
       low = inputs[i].dtype() == DType::u32 ? 0 : -high;
     }
-    fill_random(inputs[i], static_cast<uint32_t>(n * 10 + static_cast<int64_t>(i)), low, high, draw == Draw::kSpecials && !to_integer);
+    fill_random(inputs[i], static_cast<uint32_t>(n * 10 + static_cast<int64_t>(i)), low, high,
+                draw == Draw::kSpecials && !to_integer);
   }
 }
 
@@ -104,7 +105,9 @@ Array evaluate(const Signature& s, const std::vector<Array>& inputs, int64_t n) 
     std::vector<ScalarBuilder::S> handles;
     for (const Array& a : inputs) {
       const double v = a.get(s.op->has(kSwapsPairs) ? i ^ 1 : i);
-      handles.push_back(a.dtype() == DType::f32 || a.dtype() == DType::bf16 ? b.load_bits(std::bit_cast<uint32_t>(static_cast<float>(v))) : b.load(a.dtype(), v));
+      handles.push_back(a.dtype() == DType::f32 || a.dtype() == DType::bf16
+                            ? b.load_bits(std::bit_cast<uint32_t>(static_cast<float>(v)))
+                            : b.load(a.dtype(), v));
     }
     ScalarBuilder::S result = s.op->emit(b, handles, s.attrs);
     if (s.result == DType::bf16) result = b.cast(result, DType::bf16);
@@ -128,8 +131,9 @@ void expect_near_reference(const Signature& s, const std::vector<Array>& inputs,
   double tolerance = s.op->domain.empty() ? TestDomain{}.tolerance : s.op->domain[0].tolerance;
   if (s.result == DType::bf16) tolerance += 0x1p-8;
   for (int64_t i = 0; i < 2 * n; ++i) {
-    double expected = results[0].data[results[0].data.size() == 1 ? 0 : static_cast<size_t>(i)];   // a constant has the shape []
-    if (s.result == DType::u32) expected = static_cast<double>(static_cast<uint32_t>(static_cast<int64_t>(expected)));   // integers wrap
+    double expected = results[0].data[results[0].data.size() == 1 ? 0 : static_cast<size_t>(i)];  // a constant has the shape []
+    if (s.result == DType::u32)
+      expected = static_cast<double>(static_cast<uint32_t>(static_cast<int64_t>(expected)));  // integers wrap
     const double allowed = is_floating(s.result) ? tolerance * std::abs(expected) + 1e-7 : 0;
     ASSERT_NEAR(got.get(i), expected, allowed) << s.name() << " at " << i;
   }
@@ -139,7 +143,7 @@ TEST(JitElementwise, EveryOpOnBothInstructionSets) {
   int tried = 0;
   for (int64_t n : {int64_t{2}, int64_t{16}, int64_t{38}, int64_t{70}})
     for (const Signature& s : signatures(n)) {
-      if (s.op->has(kIndexed) && n != 38) continue;   // iota's shape is an attribute: one compilation is enough
+      if (s.op->has(kIndexed) && n != 38) continue;  // iota's shape is an attribute: one compilation is enough
       const auto kernel = kernel_of(s);
       for (Draw draw : {Draw::kDomain, Draw::kSpecials}) {
         std::vector<Array> inputs, results;
@@ -153,14 +157,16 @@ TEST(JitElementwise, EveryOpOnBothInstructionSets) {
           call.bind_dense(static_cast<int>(inputs.size()), out);
           call.run(compile_one(isa, kernel), kernel->walk);
           const int64_t at = first_difference(out, expected);
-          ASSERT_EQ(at, -1) << s.name() << " on " << cpu::name_of(isa) << ": " << out.get(at) << " instead of " << expected.get(at)
-                            << " for " << (inputs.empty() ? 0.0 : inputs[0].get(at));
+          ASSERT_EQ(at, -1) << s.name() << " on " << cpu::name_of(isa) << ": " << out.get(at) << " instead of "
+                            << expected.get(at) << " for " << (inputs.empty() ? 0.0 : inputs[0].get(at));
           ASSERT_TRUE(out.guards_whole()) << s.name();
           for (const Array& a : inputs) ASSERT_TRUE(a.guards_whole()) << s.name();
           if (draw == Draw::kDomain) expect_near_reference(s, inputs, out, n);
           results.push_back(std::move(out));
         }
-        if (results.size() == 2) { ASSERT_EQ(first_difference(results[0], results[1]), -1) << s.name(); }
+        if (results.size() == 2) {
+          ASSERT_EQ(first_difference(results[0], results[1]), -1) << s.name();
+        }
         ++tried;
       }
     }
@@ -190,7 +196,12 @@ TEST(JitElementwise, EveryLengthAndRange) {
           call.run(code, 0, 1, from, to, kernel->walk);
           const Array fresh(d, n);
           for (int64_t i = 0; i < n; ++i)
-            ASSERT_TRUE(Array::same(out, i < from || i >= to ? fresh : mask.get(i) != 0 ? x : y, i)) << name_of(d) << " " << n << " from " << from << " at " << i;
+            ASSERT_TRUE(Array::same(out,
+                                    i < from || i >= to ? fresh
+                                    : mask.get(i) != 0  ? x
+                                                        : y,
+                                    i))
+                << name_of(d) << " " << n << " from " << from << " at " << i;
           ASSERT_TRUE(out.guards_whole());
         }
     }
@@ -203,9 +214,11 @@ TEST(JitElementwise, RoundingToBf16) {
     uint32_t from;
     uint16_t to;
   };
-  const Case cases[] = {{0x3F808000, 0x3F80}, {0x3F818000, 0x3F82}, {0x3F808001, 0x3F81}, {0x3F807FFF, 0x3F80}, {0x7F7F7FFF, 0x7F7F}, {0x7F7F8000, 0x7F80},
-                        {0x7F7FFFFF, 0x7F80}, {0x7F800000, 0x7F80}, {0xFF800000, 0xFF80}, {0x80000000, 0x8000}, {0x00000000, 0x0000}, {0x3E4CCCCD, 0x3E4D},
-                        {0x80000001, 0x8000}, {0x00008000, 0x0000}, {0x00018000, 0x0000}, {0x807FFFFF, 0x8000}, {0x00800000, 0x0080}};
+  const Case cases[] = {{0x3F808000, 0x3F80}, {0x3F818000, 0x3F82}, {0x3F808001, 0x3F81}, {0x3F807FFF, 0x3F80},
+                        {0x7F7F7FFF, 0x7F7F}, {0x7F7F8000, 0x7F80}, {0x7F7FFFFF, 0x7F80}, {0x7F800000, 0x7F80},
+                        {0xFF800000, 0xFF80}, {0x80000000, 0x8000}, {0x00000000, 0x0000}, {0x3E4CCCCD, 0x3E4D},
+                        {0x80000001, 0x8000}, {0x00008000, 0x0000}, {0x00018000, 0x0000}, {0x807FFFFF, 0x8000},
+                        {0x00800000, 0x0080}};
   const uint32_t nans[] = {0x7F800001, 0x7FC00000, 0x7FFF9ABC, 0x7FFFFFFF, 0xFF800001, 0xFFFFFFFF};
   KernelWriter w(Walk::kElements, 1);
   w.store(w.load(DType::f32), DType::bf16);
@@ -270,7 +283,12 @@ TEST(JitElementwise, RoundsTwiceAndFlushes) {
     for (int64_t i = 0; i < 20; ++i) p.at<float>(i) = x, q.at<float>(i) = x, r.at<float>(i) = -(x * x);
     p.at<float>(3) = 1e-30f, q.at<float>(3) = 1e-10f, r.at<float>(3) = 0;
     p.at<float>(4) = 1e-40f, q.at<float>(4) = 1e30f, r.at<float>(4) = 0;
-    Call(*kernel, {20}).bind_dense(0, p).bind_dense(1, q).bind_dense(2, r).bind_dense(3, out).run(compile_one(isa, kernel), kernel->walk);
+    Call(*kernel, {20})
+        .bind_dense(0, p)
+        .bind_dense(1, q)
+        .bind_dense(2, r)
+        .bind_dense(3, out)
+        .run(compile_one(isa, kernel), kernel->walk);
     for (int64_t i = 0; i < 20; ++i) EXPECT_EQ(out.at<float>(i), 0) << i;
   }
 }

@@ -38,7 +38,9 @@ float evaluate(std::string_view name, std::initializer_list<float> inputs) {
   return std::bit_cast<float>(b.bits(find_op(name)->emit(b, handles, {})));
 }
 
-bool same(float a, float b) { return (std::isnan(a) && std::isnan(b)) || std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
+bool same(float a, float b) {
+  return (std::isnan(a) && std::isnan(b)) || std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
+}
 
 const int64_t kLengths[] = {0, 1, 2, 7, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 128, 200, 512, 4095, 4096, 4097, 9000};
 
@@ -78,8 +80,8 @@ TEST(JitRows, MaxPrefersNanAndPlusZero) {
     std::vector<float> in;
     float expected;
   };
-  const Case cases[] = {{{-0.f, -0.f, 0.f}, 0.f}, {{0.f, -0.f}, 0.f}, {{-0.f, -0.f}, -0.f}, {{-1, -0.f}, -0.f}, {{1, nan, 3}, nan},
-                        {{-nan, INFINITY}, nan}, {{-INFINITY}, -INFINITY}, {{-5, -3, -4}, -3}};
+  const Case cases[] = {{{-0.f, -0.f, 0.f}, 0.f}, {{0.f, -0.f}, 0.f},      {{-0.f, -0.f}, -0.f},     {{-1, -0.f}, -0.f},
+                        {{1, nan, 3}, nan},       {{-nan, INFINITY}, nan}, {{-INFINITY}, -INFINITY}, {{-5, -3, -4}, -3}};
   for (Isa isa : machine_isas())
     for (const Case& c : cases) {
       const auto n = static_cast<int64_t>(c.in.size());
@@ -115,7 +117,8 @@ TEST(JitRows, Softmax) {
         const StepMode mode;
         auto exp_at = [&](int64_t i) { return evaluate("exp", {at(i) - m}); };
         const float sum = contract_sum<float>(n, exp_at);
-        for (int64_t i = 0; i < n; ++i) ASSERT_TRUE(same(out.at<float>(r * n + i), exp_at(i) / sum)) << n << " at " << r << "," << i;
+        for (int64_t i = 0; i < n; ++i)
+          ASSERT_TRUE(same(out.at<float>(r * n + i), exp_at(i) / sum)) << n << " at " << r << "," << i;
       }
       ASSERT_TRUE(out.guards_whole());
     }
@@ -125,7 +128,8 @@ TEST(JitRows, Softmax) {
 // In place, with row-level operands of its own, a broadcast gain and mixed f64 sums.
 TEST(JitRows, LayerNormInPlace) {
   KernelWriter w(Walk::kRows, 2);
-  const int x = w.load(DType::f32), gain = w.load(DType::f32), scale = w.scalar(DType::f32), epsilon = w.scalar(DType::f32), offset = w.load(DType::f32, Step::kSplat);
+  const int x = w.load(DType::f32), gain = w.load(DType::f32), scale = w.scalar(DType::f32), epsilon = w.scalar(DType::f32),
+            offset = w.load(DType::f32, Step::kSplat);
   const int mean = w.op("mul", {w.reduce_row(x, DType::f32), scale});
   const int centred = w.op("sub", {x, mean});
   const int variance = w.op("mul", {w.reduce_row(w.op("mul", {centred, centred}), DType::f32), scale});
@@ -139,13 +143,18 @@ TEST(JitRows, LayerNormInPlace) {
     for (int64_t n : kLengths) {
       if (n == 0) continue;
       const int64_t rows = 4;
-      Array data(DType::f32, rows * n), before(DType::f32, rows * n), g(DType::f32, n), off(DType::f32, rows), inv(DType::f32, rows);
+      Array data(DType::f32, rows * n), before(DType::f32, rows * n), g(DType::f32, n), off(DType::f32, rows),
+          inv(DType::f32, rows);
       fill_random(data, 5);
       before = data;
       fill_random(g, 6);
       fill_random(off, 7);
       Call call(*kernel, {rows, n});
-      call.bind_dense(0, data).bind(1, g.data(), {0, 1}).bind(2, off.data(), {1, 0}).bind_dense(3, data).bind(4, inv.data(), {1, 0});
+      call.bind_dense(0, data)
+          .bind(1, g.data(), {0, 1})
+          .bind(2, off.data(), {1, 0})
+          .bind_dense(3, data)
+          .bind(4, inv.data(), {1, 0});
       const float s = 1 / static_cast<float>(n);
       call.scalar(0, bits_of(s)).scalar(1, bits_of(1e-5f));
       call.run(code, kernel->walk);
@@ -156,7 +165,9 @@ TEST(JitRows, LayerNormInPlace) {
         const float var = contract_sum<float>(n, [&](int64_t i) { return (at(i) - mean_of) * (at(i) - mean_of); }) * s;
         const float rs = evaluate("rsqrt", {var + 1e-5f});
         ASSERT_TRUE(same(inv.at<float>(r), rs));
-        for (int64_t i = 0; i < n; ++i) ASSERT_TRUE(same(data.at<float>(r * n + i), (at(i) - mean_of) * rs * g.at<float>(i) + off.at<float>(r))) << n << " at " << i;
+        for (int64_t i = 0; i < n; ++i)
+          ASSERT_TRUE(same(data.at<float>(r * n + i), (at(i) - mean_of) * rs * g.at<float>(i) + off.at<float>(r)))
+              << n << " at " << i;
       }
       ASSERT_TRUE(data.guards_whole() && inv.guards_whole());
     }
@@ -175,21 +186,30 @@ TEST(JitRows, IntegerAndDoubleSums) {
   const auto kernel = w.done();
   for (Isa isa : machine_isas())
     for (int64_t n : kLengths) {
-      Array a(DType::i32, 2 * n), b(DType::f32, 2 * n), sum(DType::i32, 2), max(DType::i32, 2), total_out(DType::f64, 2), out(DType::f32, 2 * n);
+      Array a(DType::i32, 2 * n), b(DType::f32, 2 * n), sum(DType::i32, 2), max(DType::i32, 2), total_out(DType::f64, 2),
+          out(DType::f32, 2 * n);
       fill_random(a, 1, -1e6, 1e6);
       fill_random(b, 2);
       Call call(*kernel, {2, n});
-      call.bind_dense(0, a).bind_dense(1, b).bind(2, sum.data(), {1, 0}).bind(3, max.data(), {1, 0}).bind(4, total_out.data(), {1, 0}).bind_dense(5, out);
+      call.bind_dense(0, a)
+          .bind_dense(1, b)
+          .bind(2, sum.data(), {1, 0})
+          .bind(3, max.data(), {1, 0})
+          .bind(4, total_out.data(), {1, 0})
+          .bind_dense(5, out);
       call.run(compile_one(isa, kernel), kernel->walk);
       for (int64_t r = 0; r < 2; ++r) {
         int32_t s = 0, m = std::numeric_limits<int32_t>::min();
         for (int64_t k = 0; k < n; ++k) s += a.at<int32_t>(r * n + k), m = std::max(m, a.at<int32_t>(r * n + k));
         EXPECT_EQ(sum.at<int32_t>(r), s);
         EXPECT_EQ(max.at<int32_t>(r), m);
-        auto square = [&](int64_t k) { return static_cast<double>(b.at<float>(r * n + k)) * static_cast<double>(b.at<float>(r * n + k)); };
+        auto square = [&](int64_t k) {
+          return static_cast<double>(b.at<float>(r * n + k)) * static_cast<double>(b.at<float>(r * n + k));
+        };
         const double t = contract_sum<double>(n, square);
         EXPECT_EQ(total_out.at<double>(r), t);
-        for (int64_t k = 0; k < n; ++k) ASSERT_TRUE(same(out.at<float>(r * n + k), b.at<float>(r * n + k) * static_cast<float>(t)));
+        for (int64_t k = 0; k < n; ++k)
+          ASSERT_TRUE(same(out.at<float>(r * n + k), b.at<float>(r * n + k) * static_cast<float>(t)));
       }
     }
 }
@@ -210,7 +230,8 @@ TEST(JitRows, Bf16) {
       for (int64_t r = 0; r < 3; ++r) {
         auto at = [&](int64_t i) { return static_cast<float>(a.get(r * n + i)); };
         const float t = rounded(contract_sum<float>(n, at));
-        for (int64_t i = 0; i < n; ++i) ASSERT_TRUE(same(static_cast<float>(out.get(r * n + i)), rounded(at(i) + t))) << n << " at " << i;
+        for (int64_t i = 0; i < n; ++i)
+          ASSERT_TRUE(same(static_cast<float>(out.get(r * n + i)), rounded(at(i) + t))) << n << " at " << i;
       }
       ASSERT_TRUE(out.guards_whole());
     }
@@ -233,7 +254,12 @@ TEST(JitRows, HeavyBodies) {
     for (int64_t n : {1, 15, 16, 17, 33, 64, 100}) {
       Array in(DType::bf16, 2 * n), sum_out(DType::f32, 2 * n), narrow(DType::bf16, 2 * n), mask(DType::boolean, 2 * n);
       fill_random(in, 4);
-      Call(*kernel, {2, n}).bind_dense(0, in).bind_dense(1, sum_out).bind_dense(2, narrow).bind_dense(3, mask).run(compile_one(isa, kernel), kernel->walk);
+      Call(*kernel, {2, n})
+          .bind_dense(0, in)
+          .bind_dense(1, sum_out)
+          .bind_dense(2, narrow)
+          .bind_dense(3, mask)
+          .run(compile_one(isa, kernel), kernel->walk);
       for (int64_t r = 0; r < 2; ++r) {
         std::vector<float> deep(static_cast<size_t>(n));
         for (int64_t i = 0; i < n; ++i) {
@@ -270,12 +296,17 @@ TEST(JitRowBlocks, ColumnSumsWithARowSum) {
     for (int64_t rows : {1, 2, 63, 64, 65, 150})
       for (int64_t n : {1, 3, 15, 16, 17, 33, 70}) {
         const int64_t batch = 3, blocks = (rows + kRowBlock - 1) / kRowBlock;
-        Array a(DType::f32, batch * rows * n), b(DType::f32, batch * rows * n), sums(DType::f32, batch * blocks * n), maxima(DType::f32, batch * blocks * n),
-            z_out(DType::f32, batch * rows * n), s_out(DType::f32, batch * rows);
+        Array a(DType::f32, batch * rows * n), b(DType::f32, batch * rows * n), sums(DType::f32, batch * blocks * n),
+            maxima(DType::f32, batch * blocks * n), z_out(DType::f32, batch * rows * n), s_out(DType::f32, batch * rows);
         fill_random(a, 1);
         fill_random(b, 2, -2, 2, true);
         Call call(*kernel, {batch, rows, n});
-        call.bind_dense(0, a).bind_dense(1, b).bind(2, sums.data(), {}).bind(3, maxima.data(), {}).bind_dense(4, z_out).bind(5, s_out.data(), {rows, 1, 0});
+        call.bind_dense(0, a)
+            .bind_dense(1, b)
+            .bind(2, sums.data(), {})
+            .bind(3, maxima.data(), {})
+            .bind_dense(4, z_out)
+            .bind(5, s_out.data(), {rows, 1, 0});
         ASSERT_EQ(call.units(kernel->walk), batch * blocks);
         for (int64_t unit = 0; unit < batch * blocks; ++unit) call.run(code, unit, unit + 1, 0, 0, kernel->walk);
         const StepMode mode;
@@ -329,12 +360,23 @@ TEST(JitFlatBlocks, NormInTwoPhases) {
       const int64_t units = (n + kFlatBlock - 1) / kFlatBlock;
       Array a(DType::f32, n), norm(DType::f64, units), sum(DType::f32, units), out(DType::f32, n), total(DType::f64, 1);
       fill_random(a, 3);
-      Call(*kernel, {n}).bind_dense(0, a).bind(1, norm.data(), {0}).bind(2, sum.data(), {0}).bind_dense(3, out).run(compile_one(isa, kernel), kernel->walk);
-      Call(*second, {1}).bind(0, norm.data(), {1}).bind(1, total.data(), {1}).fold(0, units, 1).run(compile_one(isa, second), second->walk);
+      Call(*kernel, {n})
+          .bind_dense(0, a)
+          .bind(1, norm.data(), {0})
+          .bind(2, sum.data(), {0})
+          .bind_dense(3, out)
+          .run(compile_one(isa, kernel), kernel->walk);
+      Call(*second, {1})
+          .bind(0, norm.data(), {1})
+          .bind(1, total.data(), {1})
+          .fold(0, units, 1)
+          .run(compile_one(isa, second), second->walk);
       double expected = 0;
       for (int64_t u = 0; u < units; ++u) {
         const int64_t begin = u * kFlatBlock, count = std::min(n - begin, kFlatBlock);
-        auto square = [&](int64_t i) { return static_cast<double>(a.at<float>(begin + i)) * static_cast<double>(a.at<float>(begin + i)); };
+        auto square = [&](int64_t i) {
+          return static_cast<double>(a.at<float>(begin + i)) * static_cast<double>(a.at<float>(begin + i));
+        };
         const double s = contract_sum<double>(count, square);
         EXPECT_EQ(norm.at<double>(u), s);
         EXPECT_EQ(sum.at<float>(u), contract_sum<float>(count, [&](int64_t i) { return a.at<float>(begin + i); }));

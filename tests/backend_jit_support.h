@@ -47,7 +47,8 @@ inline LoopCompiler& compiler(Isa isa) {
 /// Elements between guard bytes that no kernel may touch. Starts at an odd multiple of the element size.
 class Array {
  public:
-  Array(DType dtype, int64_t count) : dtype_(dtype), count_(count), bytes_(2 * kGuard + static_cast<size_t>(count) * size_of(dtype), kPattern) {
+  Array(DType dtype, int64_t count)
+      : dtype_(dtype), count_(count), bytes_(2 * kGuard + static_cast<size_t>(count) * size_of(dtype), kPattern) {
     shift_ = size_of(dtype);
     bytes_.resize(bytes_.size() + shift_, kPattern);
   }
@@ -62,7 +63,10 @@ class Array {
   void set(int64_t i, double v) {
     switch (dtype_) {
       case DType::f32: at<float>(i) = static_cast<float>(v); break;
-      case DType::bf16: at<uint16_t>(i) = static_cast<uint16_t>(std::bit_cast<uint32_t>(ops::EvalScalarBuilder::rounded_to_bf16(static_cast<float>(v))) >> 16); break;
+      case DType::bf16:
+        at<uint16_t>(i) =
+            static_cast<uint16_t>(std::bit_cast<uint32_t>(ops::EvalScalarBuilder::rounded_to_bf16(static_cast<float>(v))) >> 16);
+        break;
       case DType::f64: at<double>(i) = v; break;
       case DType::i32: at<int32_t>(i) = static_cast<int32_t>(v); break;
       case DType::u32: at<uint32_t>(i) = static_cast<uint32_t>(v); break;
@@ -125,8 +129,12 @@ class KernelWriter {
     kernel_->accesses.push_back({dtype, step});
     return static_cast<int>(kernel_->accesses.size()) - 1;
   }
-  int load(DType dtype, Step step = Step::kUnit) { return push({LoopInstr::Kind::kLoad, dtype, nullptr, {}, false, {}, access(dtype, step)}); }
-  int fold(DType dtype, Step step, bool is_max = false) { return push({LoopInstr::Kind::kFold, dtype, nullptr, {}, is_max, {}, access(dtype, step)}); }
+  int load(DType dtype, Step step = Step::kUnit) {
+    return push({LoopInstr::Kind::kLoad, dtype, nullptr, {}, false, {}, access(dtype, step)});
+  }
+  int fold(DType dtype, Step step, bool is_max = false) {
+    return push({LoopInstr::Kind::kFold, dtype, nullptr, {}, is_max, {}, access(dtype, step)});
+  }
   int scalar(DType dtype) {
     kernel_->scalars.push_back(dtype);
     return push({LoopInstr::Kind::kScalar, dtype, nullptr, {}, false, {}, static_cast<int>(kernel_->scalars.size()) - 1});
@@ -137,11 +145,15 @@ class KernelWriter {
   int op(std::string_view name, std::vector<int> operands, DType dtype = DType::f32, Attrs attrs = {}) {
     return op(*find_op(name), std::move(operands), dtype, std::move(attrs));
   }
-  int reduce_row(int value, DType dtype, bool is_max = false) { return push({LoopInstr::Kind::kReduceRow, dtype, nullptr, {}, is_max, {value}, -1}); }
+  int reduce_row(int value, DType dtype, bool is_max = false) {
+    return push({LoopInstr::Kind::kReduceRow, dtype, nullptr, {}, is_max, {value}, -1});
+  }
   void reduce_column(int value, DType dtype, bool is_max = false) {
     push({LoopInstr::Kind::kReduceColumn, dtype, nullptr, {}, is_max, {value}, access(dtype, Step::kUnit)});
   }
-  void store(int value, DType dtype, Step step = Step::kUnit) { push({LoopInstr::Kind::kStore, dtype, nullptr, {}, false, {value}, access(dtype, step)}); }
+  void store(int value, DType dtype, Step step = Step::kUnit) {
+    push({LoopInstr::Kind::kStore, dtype, nullptr, {}, false, {value}, access(dtype, step)});
+  }
   std::shared_ptr<const LoopKernel> done() const { return kernel_; }
 
  private:
@@ -156,7 +168,8 @@ class KernelWriter {
 class Call {
  public:
   Call(const LoopKernel& kernel, std::vector<int64_t> dims)
-      : dims_(std::move(dims)), layout_{static_cast<int>(kernel.accesses.size()), kernel.rank, static_cast<int>(kernel.scalars.size())},
+      : dims_(std::move(dims)), layout_{static_cast<int>(kernel.accesses.size()), kernel.rank,
+                                        static_cast<int>(kernel.scalars.size())},
         words_(static_cast<size_t>(layout_.words()), 0) {
     for (int d = 0; d < kernel.rank; ++d) word(layout_.dim(d)) = dims_[static_cast<size_t>(d)];
   }
@@ -210,7 +223,9 @@ class Call {
   std::vector<int64_t> words_;
 };
 
-inline LoopCode compile_one(Isa isa, const std::shared_ptr<const LoopKernel>& kernel) { return compiler(isa).compile(std::span(&kernel, 1))[0]; }
+inline LoopCode compile_one(Isa isa, const std::shared_ptr<const LoopKernel>& kernel) {
+  return compiler(isa).compile(std::span(&kernel, 1))[0];
+}
 
 inline int64_t bits_of(float f) { return std::bit_cast<uint32_t>(f); }
 
@@ -218,7 +233,9 @@ inline int64_t bits_of(float f) { return std::bit_cast<uint32_t>(f); }
 inline void fill_random(Array& a, uint32_t seed, double low = -2, double high = 2, bool specials = false) {
   std::mt19937 random(seed);
   std::uniform_real_distribution<double> uniform(low, high);
-  const double odd[] = {0.0, -0.0, std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), std::nan(""), 1.2e-38, -3e38, 1.0, -1.0};
+  const double odd[] = {
+      0.0, -0.0, std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), std::nan(""), 1.2e-38, -3e38,
+      1.0, -1.0};
   for (int64_t i = 0; i < a.size(); ++i) {
     double v = uniform(random);
     if (a.dtype() == DType::boolean) v = static_cast<double>(random() & 1u);

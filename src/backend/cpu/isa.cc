@@ -29,16 +29,17 @@ uint64_t saved_state() {
 
 bool has_avx2() {
   const Registers one = cpuid(1, 0), seven = cpuid(7, 0), extended = cpuid(0x80000001u, 0);
-  const bool instructions = bit(one.c, 12) && bit(one.c, 28) && bit(one.c, 29) &&   // FMA, AVX, F16C
+  const bool instructions = bit(one.c, 12) && bit(one.c, 28) && bit(one.c, 29) &&     // FMA, AVX, F16C
                             bit(seven.b, 5) && bit(seven.b, 3) && bit(seven.b, 8) &&  // AVX2, BMI1, BMI2
                             bit(extended.c, 5);                                       // LZCNT
-  return instructions && (saved_state() & 0x6) == 0x6;  // xmm, ymm
+  return instructions && (saved_state() & 0x6) == 0x6;                                // xmm, ymm
 }
 
 bool has_avx512() {
   const Registers seven = cpuid(7, 0);
-  const bool instructions = bit(seven.b, 16) && bit(seven.b, 17) && bit(seven.b, 28) && bit(seven.b, 30) && bit(seven.b, 31);  // F, DQ, CD, BW, VL
-  return instructions && has_avx2() && (saved_state() & 0xe6) == 0xe6;  // and opmask, zmm
+  const bool instructions =
+      bit(seven.b, 16) && bit(seven.b, 17) && bit(seven.b, 28) && bit(seven.b, 30) && bit(seven.b, 31);  // F, DQ, CD, BW, VL
+  return instructions && has_avx2() && (saved_state() & 0xe6) == 0xe6;                                   // and opmask, zmm
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ using llvm::ConstantInt;
 llvm::Value* Accumulator::reorder(llvm::Value* integers) {
   const unsigned width = integers->getType()->getScalarSizeInBits();
   llvm::Value* sign = ir_.CreateAShr(integers, uint64_t{width - 1});
-  return ir_.CreateXor(integers, ir_.CreateAnd(sign, ConstantInt::get(integers->getType(), llvm::APInt::getSignedMaxValue(width))));
+  return ir_.CreateXor(integers,
+                       ir_.CreateAnd(sign, ConstantInt::get(integers->getType(), llvm::APInt::getSignedMaxValue(width))));
 }
 
 llvm::Value* Accumulator::encode(llvm::Value* lanes) {

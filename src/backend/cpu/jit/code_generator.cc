@@ -3,11 +3,11 @@
 #include <mutex>
 
 #include <llvm/ADT/SmallVector.h>
-#include <llvm/Config/llvm-config.h>
 #include <llvm/Analysis/TargetTransformInfo.h>
 #include <llvm/CodeGen/MachineModuleInfo.h>
 #include <llvm/CodeGen/Passes.h>
 #include <llvm/CodeGen/TargetPassConfig.h>
+#include <llvm/Config/llvm-config.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
@@ -48,8 +48,8 @@ struct CodeGenerator::Impl {
   explicit Impl(Isa which) : isa(which) {
     llvm::TargetOptions options;
     options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
-    machine.reset(x86_target().createTargetMachine(kTriple, isa == Isa::avx512 ? "x86-64-v4" : "x86-64-v3", "", options, llvm::Reloc::PIC_,
-                                                   llvm::CodeModel::Small, llvm::CodeGenOptLevel::Less));
+    machine.reset(x86_target().createTargetMachine(kTriple, isa == Isa::avx512 ? "x86-64-v4" : "x86-64-v3", "", options,
+                                                   llvm::Reloc::PIC_, llvm::CodeModel::Small, llvm::CodeGenOptLevel::Less));
   }
 
   std::unique_ptr<llvm::Module> emit(llvm::LLVMContext& context, const LoopKernel& kernel, int* scratch_slots) {
@@ -89,7 +89,7 @@ struct CodeGenerator::Impl {
   /// that x86 adds up for free into counters of their own.
   bool add_code_generation(llvm::legacy::PassManager& passes, llvm::raw_pwrite_stream& stream, llvm::CodeGenFileType type) {
     auto* llvm_machine = static_cast<llvm::LLVMTargetMachine*>(machine.get());
-    auto* info = new llvm::MachineModuleInfoWrapperPass(llvm_machine);   // the pass manager owns what is added
+    auto* info = new llvm::MachineModuleInfoWrapperPass(llvm_machine);  // the pass manager owns what is added
     llvm::TargetPassConfig* config = llvm_machine->createPassConfig(passes);
     config->setDisableVerify(true);
     passes.add(config);

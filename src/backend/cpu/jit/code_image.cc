@@ -18,7 +18,8 @@ class Linker {
  public:
   explicit Linker(std::span<const uint8_t> object) : object_(object) {
     const auto header = read<Elf64_Ehdr>(0);
-    WS_ASSERT(std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_type == ET_REL && header.e_machine == EM_X86_64, "not an x86-64 object");
+    WS_ASSERT(std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_type == ET_REL && header.e_machine == EM_X86_64,
+              "not an x86-64 object");
     for (unsigned i = 0; i < header.e_shnum; ++i) sections_.push_back(read<Elf64_Shdr>(header.e_shoff + i * sizeof(Elf64_Shdr)));
   }
 
@@ -92,7 +93,7 @@ class Linker {
 
   std::span<const uint8_t> object_;
   std::vector<Elf64_Shdr> sections_;
-  std::vector<uint64_t> offsets_;   // in the image, by section
+  std::vector<uint64_t> offsets_;  // in the image, by section
 };
 
 }  // namespace

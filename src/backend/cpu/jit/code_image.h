@@ -9,8 +9,8 @@
 namespace ws::cpu {
 
 struct CodeImage {
-  std::vector<uint8_t> bytes;   // to be placed at a multiple of kCodeAlignment
-  uint64_t entry = 0;           // offset of the function
+  std::vector<uint8_t> bytes;  // to be placed at a multiple of kCodeAlignment
+  uint64_t entry = 0;          // offset of the function
   int scratch_slots = 0;
 };
 constexpr uint64_t kCodeAlignment = 64;

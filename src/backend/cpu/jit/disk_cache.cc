@@ -21,7 +21,7 @@ struct Header {
   char magic[8];
   uint64_t key_bytes, code_bytes, entry;
   int64_t scratch_slots;
-  uint64_t checksum;   // of all fields above, the key and the code
+  uint64_t checksum;  // of all fields above, the key and the code
 };
 
 uint64_t checksum(const Header& header, std::string_view key, std::span<const uint8_t> code) {
@@ -73,7 +73,7 @@ class File {
 
 DiskCache::DiskCache(std::string directory) : directory_(std::move(directory)) {
   if (directory_.empty()) return;
-  std::error_code ignored;   // a folder that cannot be made shows as entries that are not there
+  std::error_code ignored;  // a folder that cannot be made shows as entries that are not there
   std::filesystem::create_directories(directory_, ignored);
 }
 
@@ -118,7 +118,8 @@ bool DiskCache::insert(std::string_view key, const CodeImage& image) const {
   {
     File file(temporary, O_WRONLY | O_CREAT | O_EXCL);
     if (!file) return false;
-    written = file.write_all(&header, sizeof header) && file.write_all(key.data(), key.size()) && file.write_all(image.bytes.data(), image.bytes.size());
+    written = file.write_all(&header, sizeof header) && file.write_all(key.data(), key.size()) &&
+              file.write_all(image.bytes.data(), image.bytes.size());
   }
   if (written && rename(temporary.c_str(), path.c_str()) == 0) return true;
   unlink(temporary.c_str());

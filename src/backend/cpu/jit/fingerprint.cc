@@ -12,7 +12,9 @@ class ListeningBuilder final : public ScalarBuilder {
   S input(DType dtype) { return make(dtype); }
   int num_operations() const { return num_operations_; }
 
-  S constant(DType dtype, double value) override { return note("constant", dtype, {}, static_cast<uint64_t>(dtype), std::bit_cast<uint64_t>(value)); }
+  S constant(DType dtype, double value) override {
+    return note("constant", dtype, {}, static_cast<uint64_t>(dtype), std::bit_cast<uint64_t>(value));
+  }
   S bits_f32(uint32_t bits) override { return note("bits_f32", DType::f32, {}, bits); }
   S add(S a, S b) override { return note("add", a.dtype, {a, b}); }
   S sub(S a, S b) override { return note("sub", a.dtype, {a, b}); }

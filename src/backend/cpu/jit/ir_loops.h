@@ -18,12 +18,13 @@ class IrLoops {
   template <class Body>
   Values loop(const char* name, llvm::Value* begin, llvm::Value* end, int64_t step, Values carried, Body&& body) {
     carried.insert(carried.begin(), begin);
-    Values out = while_loop(name, std::move(carried), [&](const Values& v) { return ir_.CreateICmpSLT(v[0], end); },
-                            [&](const Values& v) {
-                              Values next = body(v[0], Values(v.begin() + 1, v.end()));
-                              next.insert(next.begin(), ir_.CreateAdd(v[0], ir_.getInt64(static_cast<uint64_t>(step))));
-                              return next;
-                            });
+    Values out = while_loop(
+        name, std::move(carried), [&](const Values& v) { return ir_.CreateICmpSLT(v[0], end); },
+        [&](const Values& v) {
+          Values next = body(v[0], Values(v.begin() + 1, v.end()));
+          next.insert(next.begin(), ir_.CreateAdd(v[0], ir_.getInt64(static_cast<uint64_t>(step))));
+          return next;
+        });
     out.erase(out.begin());
     return out;
   }

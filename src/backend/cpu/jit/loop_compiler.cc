@@ -29,7 +29,8 @@ struct LoopCompiler::Impl {
 
   /// Tells apart all that may have different code: on disk the entry outlives this build.
   std::string disk_key(const Job& job) const {
-    return fmt::format("{} {}\n{:016x}\n{}", CodeGenerator::version(), name_of(options.isa), emission_fingerprint(*job.kernel), job.key);
+    return fmt::format("{} {}\n{:016x}\n{}", CodeGenerator::version(), name_of(options.isa), emission_fingerprint(*job.kernel),
+                       job.key);
   }
 
   void obtain_all(std::vector<Job>& jobs) {
@@ -72,7 +73,7 @@ struct LoopCompiler::Impl {
   LoopCompilerOptions options;
   DiskCache cache;
   std::mutex mutex;
-  std::unordered_map<std::string, LoopCode> codes;   // by LoopKernel::key()
+  std::unordered_map<std::string, LoopCode> codes;  // by LoopKernel::key()
   CodeMemory memory;
   Stats stats;
 };

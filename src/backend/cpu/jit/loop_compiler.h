@@ -12,8 +12,8 @@ namespace ws::cpu {
 
 struct LoopCompilerOptions {
   Isa isa = Isa::avx2;
-  std::string cache_directory;      // empty: no disk cache
-  int num_threads = 1;              // for compiling
+  std::string cache_directory;  // empty: no disk cache
+  int num_threads = 1;          // for compiling
 };
 
 class LoopCompiler {

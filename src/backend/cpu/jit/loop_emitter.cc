@@ -6,6 +6,7 @@
 
 #include "backend/cpu/jit/accumulate.h"
 #include "backend/cpu/jit/ir_loops.h"
+#include "backend/cpu/jit/loop_arguments.h"
 #include "backend/cpu/jit/vector_memory.h"
 #include "support/error.h"
 
@@ -17,25 +18,24 @@ using llvm::Value;
 
 /// What is known of one row while it is swept.
 struct Row {
-  Values base;                 // by access: address of the row's first element
-  Values outer;                // index along each outer axis
-  Value* index = nullptr;      // flattened
-  std::vector<Lanes> values;   // by instruction: row-level values
+  Values base;                // by access: address of the row's first element
+  Values outer;               // index along each outer axis
+  Value* index = nullptr;     // flattened
+  std::vector<Lanes> values;  // by instruction: row-level values
 };
 
 /// One vector of one row inside an iteration.
 struct Spot {
   const Row* row = nullptr;
-  Value* inner = nullptr;      // index of lane 0 along the inner axis
-  std::vector<Lanes> values;   // by instruction: element-level values
+  Value* inner = nullptr;     // index of lane 0 along the inner axis
+  std::vector<Lanes> values;  // by instruction: element-level values
 };
 
 class LoopEmitter {
  public:
   LoopEmitter(llvm::Module& module, const LoopKernel& kernel, const LoopPlan& plan, Isa isa)
       : kernel_(kernel), plan_(plan), isa_(isa), module_(module), ir_(module.getContext()), loops_(ir_), vectors_(ir_),
-        memory_(module, ir_, vectors_, isa),
-        layout_{static_cast<int>(kernel.accesses.size()), kernel.rank, static_cast<int>(kernel.scalars.size())} {}
+        memory_(module, ir_, vectors_, isa), args_(ir_, kernel) {}
 
   void emit() {
     llvm::Type* i64 = ir_.getInt64Ty();
@@ -43,10 +43,12 @@ class LoopEmitter {
     auto* type = llvm::FunctionType::get(ir_.getVoidTy(), {pointer, i64, i64, i64, i64, pointer}, false);
     function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, kEntryName, module_);
     set_target_attributes(*function_, isa_);
+    args_.bind(function_->getArg(0));
     ir_.SetInsertPoint(llvm::BasicBlock::Create(module_.getContext(), "entry", function_));
     emit_call_level();
     switch (kernel_.walk) {
-      case Walk::kElements: case Walk::kRows: walk_rows(); break;
+      case Walk::kElements:
+      case Walk::kRows: walk_rows(); break;
       case Walk::kRowBlocks: walk_row_blocks(); break;
       case Walk::kFlatBlocks: walk_flat_blocks(); break;
     }
@@ -54,36 +56,23 @@ class LoopEmitter {
   }
 
  private:
-  // --- arguments -----------------------------------------------------------------------------------------------------
+  // --- short names ---------------------------------------------------------------------------------------------------
 
   Value* begin() const { return function_->getArg(1); }
   Value* end() const { return function_->getArg(2); }
   Value* constant(int64_t v) { return ir_.getInt64(static_cast<uint64_t>(v)); }
 
-  Value* word(int slot, llvm::Type* type) {
-    Value* address = ir_.CreateConstGEP1_64(ir_.getInt64Ty(), function_->getArg(0), static_cast<uint64_t>(slot));
-    llvm::LoadInst* load = ir_.CreateLoad(type, address);
-    load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(ir_.getContext(), {}));
-    return load;
-  }
-  Value* word(int slot) { return word(slot, ir_.getInt64Ty()); }
-  Value* dim(int d) { return word(layout_.dim(d)); }
-  Value* inner_dim() { return dim(kernel_.rank - 1); }
-  Value* pointer(int access) { return word(layout_.pointer(access), ir_.getPtrTy()); }
-  Value* stride_bytes(int access, int d) {
-    return ir_.CreateMul(word(layout_.stride(access, d)), constant(static_cast<int64_t>(size_of(dtype_of(access)))));
-  }
-  Value* inner_stride_bytes(int access) { return stride_bytes(access, kernel_.rank - 1); }
   Value* advance(Value* base, Value* bytes) { return ir_.CreateGEP(ir_.getInt8Ty(), base, bytes); }
 
   const LoopInstr& instr(int i) const { return kernel_.body[static_cast<size_t>(i)]; }
   const LoopAccess& access(int a) const { return kernel_.accesses[static_cast<size_t>(a)]; }
   DType dtype_of(int a) const { return access(a).dtype; }
   Level level(int i) const { return plan_.level[static_cast<size_t>(i)]; }
-  int num_accesses() const { return layout_.accesses; }
+  int num_accesses() const { return args_.num_accesses(); }
 
   bool is_column_target(int a) const {
-    return std::any_of(kernel_.body.begin(), kernel_.body.end(), [&](const LoopInstr& in) { return in.kind == Kind::kReduceColumn && in.access == a; });
+    return std::any_of(kernel_.body.begin(), kernel_.body.end(),
+                       [&](const LoopInstr& in) { return in.kind == Kind::kReduceColumn && in.access == a; });
   }
   /// Row-level stores of flat blocks write one element a unit.
   bool is_unit_target(int a) const {
@@ -101,8 +90,8 @@ class LoopEmitter {
       Values index(static_cast<size_t>(count));
       Value* rest = flat;
       for (int d = count - 1; d > 0; --d) {
-        index[static_cast<size_t>(d)] = ir_.CreateURem(rest, dim(d));
-        rest = ir_.CreateUDiv(rest, dim(d));
+        index[static_cast<size_t>(d)] = ir_.CreateURem(rest, args_.dim(d));
+        rest = ir_.CreateUDiv(rest, args_.dim(d));
       }
       index[0] = rest;
       return index;
@@ -113,15 +102,16 @@ class LoopEmitter {
   Values bases_at(const Values& index, Value* unit) {
     Values out;
     for (int a = 0; a < num_accesses(); ++a) {
-      Value* base = pointer(a);
+      Value* base = args_.pointer(a);
       const int64_t size = static_cast<int64_t>(size_of(dtype_of(a)));
       if (is_column_target(a)) {
-        base = advance(base, ir_.CreateMul(ir_.CreateMul(unit, inner_dim()), constant(size)));
+        base = advance(base, ir_.CreateMul(ir_.CreateMul(unit, args_.inner_dim()), constant(size)));
       } else if (is_unit_target(a)) {
         base = advance(base, ir_.CreateMul(unit, constant(size)));
       } else if (!index.empty()) {
         Value* offset = constant(0);
-        for (size_t d = 0; d < index.size(); ++d) offset = ir_.CreateAdd(offset, ir_.CreateMul(index[d], stride_bytes(a, static_cast<int>(d))));
+        for (size_t d = 0; d < index.size(); ++d)
+          offset = ir_.CreateAdd(offset, ir_.CreateMul(index[d], args_.stride_bytes(a, static_cast<int>(d))));
         base = advance(base, offset);
       }
       out.push_back(base);
@@ -137,7 +127,9 @@ class LoopEmitter {
       row.index = ir_.CreateAdd(first.index, k);
       row.outer.back() = ir_.CreateAdd(first.outer.back(), k);
       for (int a = 0; a < num_accesses(); ++a)
-        if (!is_column_target(a)) row.base[static_cast<size_t>(a)] = advance(row.base[static_cast<size_t>(a)], ir_.CreateMul(k, stride_bytes(a, axis)));
+        if (!is_column_target(a))
+          row.base[static_cast<size_t>(a)] =
+              advance(row.base[static_cast<size_t>(a)], ir_.CreateMul(k, args_.stride_bytes(a, axis)));
       process(row, low, high);
       return {};
     });
@@ -146,7 +138,7 @@ class LoopEmitter {
   void walk_rows() {
     const bool elements = kernel_.walk == Walk::kElements;
     Value* low = elements ? function_->getArg(3) : constant(0);
-    Value* high = elements ? function_->getArg(4) : inner_dim();
+    Value* high = elements ? function_->getArg(4) : args_.inner_dim();
     const int outer = kernel_.rank - 1;
     if (outer == 0) {
       loops_.if_then("row", ir_.CreateICmpSLT(begin(), end()), {}, [&]() -> Values {
@@ -161,31 +153,33 @@ class LoopEmitter {
     // A chunk is a run of rows along the last outer axis; between chunks the outer indices advance like an odometer.
     Values state = decompose(begin(), outer);
     state.insert(state.begin(), begin());
-    loops_.while_loop("chunk", state, [&](const Values& v) { return ir_.CreateICmpSLT(v[0], end()); }, [&](const Values& v) {
-      Row first;
-      first.index = v[0];
-      first.outer.assign(v.begin() + 1, v.end());
-      first.base = bases_at(first.outer, nullptr);
-      Value* left = ir_.CreateSub(dim(outer - 1), first.outer.back());
-      Value* count = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, ir_.CreateSub(end(), v[0]));
-      sweep_rows(first, count, low, high);
-      Values next(v.size());
-      next[0] = ir_.CreateAdd(v[0], count);
-      next.back() = constant(0);
-      Value* carry = constant(1);
-      for (size_t d = static_cast<size_t>(outer) - 1; d > 0; --d) {
-        Value* moved = ir_.CreateAdd(v[d], carry);
-        Value* wraps = ir_.CreateICmpEQ(moved, dim(static_cast<int>(d) - 1));
-        next[d] = ir_.CreateSelect(wraps, constant(0), moved);
-        carry = ir_.CreateZExt(wraps, ir_.getInt64Ty());
-      }
-      return next;
-    });
+    loops_.while_loop(
+        "chunk", state, [&](const Values& v) { return ir_.CreateICmpSLT(v[0], end()); },
+        [&](const Values& v) {
+          Row first;
+          first.index = v[0];
+          first.outer.assign(v.begin() + 1, v.end());
+          first.base = bases_at(first.outer, nullptr);
+          Value* left = ir_.CreateSub(args_.dim(outer - 1), first.outer.back());
+          Value* count = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, ir_.CreateSub(end(), v[0]));
+          sweep_rows(first, count, low, high);
+          Values next(v.size());
+          next[0] = ir_.CreateAdd(v[0], count);
+          next.back() = constant(0);
+          Value* carry = constant(1);
+          for (size_t d = static_cast<size_t>(outer) - 1; d > 0; --d) {
+            Value* moved = ir_.CreateAdd(v[d], carry);
+            Value* wraps = ir_.CreateICmpEQ(moved, args_.dim(static_cast<int>(d) - 1));
+            next[d] = ir_.CreateSelect(wraps, constant(0), moved);
+            carry = ir_.CreateZExt(wraps, ir_.getInt64Ty());
+          }
+          return next;
+        });
   }
 
   void walk_row_blocks() {
     const int axis = kernel_.rank - 2;
-    Value* num_rows = dim(axis);
+    Value* num_rows = args_.dim(axis);
     Value* blocks = ir_.CreateLShr(ir_.CreateAdd(num_rows, constant(kRowBlock - 1)), 6);
     static_assert(kRowBlock == 64);
     loops_.loop("unit", begin(), end(), 1, {}, [&](Value* unit, const Values&) -> Values {
@@ -199,7 +193,7 @@ class LoopEmitter {
       first.base = bases_at(first.outer, unit);
       clear_column_targets(first);
       Value* count = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, constant(kRowBlock), ir_.CreateSub(num_rows, start));
-      sweep_rows(first, count, constant(0), inner_dim());
+      sweep_rows(first, count, constant(0), args_.inner_dim());
       return {};
     });
   }
@@ -209,7 +203,7 @@ class LoopEmitter {
       if (in.kind != Kind::kReduceColumn) continue;
       const DType dtype = dtype_of(in.access);
       const Lanes start = Accumulator(ir_, vectors_, dtype, in.is_max).start_lanes();
-      sweep(constant(0), inner_dim(), 1, false, {}, [&](Value* i, int, const Part& part, Values) -> Values {
+      sweep(constant(0), args_.inner_dim(), 1, false, {}, [&](Value* i, int, const Part& part, Values) -> Values {
         memory_.store(start, element(row.base[static_cast<size_t>(in.access)], in.access, i), dtype, Step::kUnit, nullptr, part);
         return {};
       });
@@ -222,7 +216,7 @@ class LoopEmitter {
       row.base = bases_at({}, unit);
       row.index = constant(0);
       Value* low = ir_.CreateMul(unit, constant(kFlatBlock));
-      Value* high = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, inner_dim(), ir_.CreateAdd(low, constant(kFlatBlock)));
+      Value* high = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, args_.inner_dim(), ir_.CreateAdd(low, constant(kFlatBlock)));
       process(row, low, high);
       return {};
     });
@@ -239,7 +233,7 @@ class LoopEmitter {
       if (in.kind == Kind::kScalar) {
         // A scalar's word holds its computing type: a bf16 constant is an f32 that bf16 can hold.
         const DType dtype = kernel_.scalars[static_cast<size_t>(in.access)];
-        Value* address = ir_.CreateConstGEP1_64(ir_.getInt64Ty(), function_->getArg(0), static_cast<uint64_t>(layout_.scalar(in.access)));
+        Value* address = args_.scalar_address(in.access);
         value = memory_.load_splat(address, computing_type(dtype));
         value.is_bf16 = dtype == DType::bf16;
       } else if (in.kind == Kind::kOp) {
@@ -255,7 +249,8 @@ class LoopEmitter {
     std::vector<ScalarBuilder::S> handles;
     for (const Lanes& lanes : operands) handles.push_back(vectors_.wrap(lanes));
     const Lanes result = vectors_.unwrap(in.op->emit(vectors_, handles, in.attrs));
-    WS_ASSERT(result.dtype == computing_type(in.dtype), "{} emits {} for {}", in.op->name, name_of(result.dtype), name_of(in.dtype));
+    WS_ASSERT(result.dtype == computing_type(in.dtype), "{} emits {} for {}", in.op->name, name_of(result.dtype),
+              name_of(in.dtype));
     return as_declared(result, in.dtype);
   }
   /// A bf16 value is rounded where the graph makes it.
@@ -295,7 +290,8 @@ class LoopEmitter {
       if (in.kind == Kind::kLoad) {
         value = memory_.load_splat(row.base[static_cast<size_t>(in.access)], dtype_of(in.access));
       } else if (in.kind == Kind::kFold) {
-        value = emit_fold(in, {row.base[static_cast<size_t>(in.access)]}, [&](Value* address) { return memory_.load_splat(address, dtype_of(in.access)); })[0];
+        value = emit_fold(in, {row.base[static_cast<size_t>(in.access)]},
+                          [&](Value* address) { return memory_.load_splat(address, dtype_of(in.access)); })[0];
       } else if (in.kind == Kind::kOp) {
         value = emit_op(in, operands_of(in, row), nullptr);
       }
@@ -306,11 +302,11 @@ class LoopEmitter {
   template <class Load>
   std::vector<Lanes> emit_fold(const LoopInstr& in, Values addresses, Load&& load) {
     Accumulator accumulator(ir_, vectors_, in.dtype, in.is_max);
-    Value* step = ir_.CreateMul(word(layout_.fold_stride(in.access)), constant(static_cast<int64_t>(size_of(dtype_of(in.access)))));
+    Value* step = args_.fold_stride_bytes(in.access);
     const size_t n = addresses.size();
     Values carried = addresses;
     for (Value* address : addresses) carried.push_back(accumulator.encode(load(address).value));
-    carried = loops_.loop("fold", constant(1), word(layout_.fold_count(in.access)), 1, carried, [&](Value*, Values v) {
+    carried = loops_.loop("fold", constant(1), args_.fold_count(in.access), 1, carried, [&](Value*, Values v) {
       for (size_t s = 0; s < n; ++s) {
         v[s] = advance(v[s], step);
         v[n + s] = accumulator.add(v[n + s], load(v[s]).value, nullptr);
@@ -328,10 +324,13 @@ class LoopEmitter {
   /// `in_one`: masked from the start, so that there is one body.
   template <class Body>
   Values sweep(Value* low, Value* high, int unroll, bool in_one, Values carried, Body&& body) {
-    if (in_one) return loops_.loop("vectors", low, high, kLanes, carried, [&](Value* i, const Values& v) { return body(i, 1, memory_.first(ir_.CreateSub(high, i), true), v); });
+    if (in_one)
+      return loops_.loop("vectors", low, high, kLanes, carried,
+                         [&](Value* i, const Values& v) { return body(i, 1, memory_.first(ir_.CreateSub(high, i), true), v); });
     const int64_t step = int64_t{kLanes} * unroll;
     Value* stop = ir_.CreateAdd(low, ir_.CreateAnd(ir_.CreateSub(high, low), constant(-step)));
-    carried = loops_.loop("vectors", low, stop, step, carried, [&](Value* i, const Values& v) { return body(i, unroll, Part{}, v); });
+    carried =
+        loops_.loop("vectors", low, stop, step, carried, [&](Value* i, const Values& v) { return body(i, unroll, Part{}, v); });
     auto rest = [&](Value* i, const Values& v) { return body(i, 1, memory_.first(ir_.CreateSub(high, i)), v); };
     if (unroll == 1) return loops_.if_then("part", ir_.CreateICmpSLT(stop, high), carried, [&] { return rest(stop, carried); });
     return loops_.loop("part", stop, high, kLanes, carried, rest);
@@ -341,14 +340,17 @@ class LoopEmitter {
 
   bool has_masked_accesses(const LoopPass& pass) const {
     auto masked = [&](int i) { return instr(i).kind == Kind::kOp || memory_.has_masked_access(dtype_of(instr(i).access)); };
-    return std::all_of(pass.computes.begin(), pass.computes.end(), masked) && std::all_of(pass.stores.begin(), pass.stores.end(), masked);
+    return std::all_of(pass.computes.begin(), pass.computes.end(), masked) &&
+           std::all_of(pass.stores.begin(), pass.stores.end(), masked);
   }
 
   /// A maximum may use an accumulator for each vector of an iteration, as its order does not matter; a sum has one.
   int accumulators_of(int i, const LoopPass& pass) const { return instr(i).is_max ? pass.unroll : 1; }
 
   void emit_pass(const LoopPass& pass, Row& row, Value* low, Value* high) {
-    auto body = [&](Value* i, int vectors, const Part& part, const Values& carried) { return emit_body(pass, row, low, i, vectors, part, carried); };
+    auto body = [&](Value* i, int vectors, const Part& part, const Values& carried) {
+      return emit_body(pass, row, low, i, vectors, part, carried);
+    };
     const bool in_one = pass.is_heavy && has_masked_accesses(pass);
     if (pass.reductions.empty()) {
       sweep(low, high, pass.unroll, in_one, {}, body);
@@ -356,7 +358,8 @@ class LoopEmitter {
     }
     auto sweep_block = [&](Value* from, Value* to) {
       Values start;
-      for (int i : pass.reductions) start.insert(start.end(), static_cast<size_t>(accumulators_of(i, pass)), accumulator_of(i).start());
+      for (int i : pass.reductions)
+        start.insert(start.end(), static_cast<size_t>(accumulators_of(i, pass)), accumulator_of(i).start());
       const Values lanes = sweep(from, to, pass.unroll, in_one, start, body);
       Values folded;
       size_t at = 0;
@@ -389,19 +392,25 @@ class LoopEmitter {
 
   Value* element(Value* base, int a, Value* i) {
     switch (access(a).step) {
-      case Step::kSplat: case Step::kStrided: return advance(base, ir_.CreateMul(i, inner_stride_bytes(a)));
-      case Step::kUnit: case Step::kSwapped: return ir_.CreateGEP(vectors_.memory_element(dtype_of(a)), base, i);
+      case Step::kSplat:
+      case Step::kStrided: return advance(base, ir_.CreateMul(i, args_.inner_stride_bytes(a)));
+      case Step::kUnit:
+      case Step::kSwapped: return ir_.CreateGEP(vectors_.memory_element(dtype_of(a)), base, i);
     }
     return base;
   }
   /// An element-level value into an access without inner stride can only be a row of one element; its stride serves.
   Step store_step(int a) const { return access(a).step == Step::kSplat ? Step::kStrided : access(a).step; }
-  Value* stride_of(int a) { return access(a).step == Step::kStrided || access(a).step == Step::kSplat ? inner_stride_bytes(a) : nullptr; }
+  Value* stride_of(int a) {
+    return access(a).step == Step::kStrided || access(a).step == Step::kSplat ? args_.inner_stride_bytes(a) : nullptr;
+  }
 
   Value* scratch_address(int i, const Spot& spot, Value* low) {
-    Value* length = kernel_.walk == Walk::kFlatBlocks ? constant(kFlatBlock)
-                                                      : ir_.CreateAnd(ir_.CreateAdd(inner_dim(), constant(kLanes - 1)), constant(-kLanes));
-    Value* start = advance(function_->getArg(5), ir_.CreateMul(length, constant(int64_t{8} * plan_.slot[static_cast<size_t>(i)])));
+    Value* length = kernel_.walk == Walk::kFlatBlocks
+                        ? constant(kFlatBlock)
+                        : ir_.CreateAnd(ir_.CreateAdd(args_.inner_dim(), constant(kLanes - 1)), constant(-kLanes));
+    Value* start =
+        advance(function_->getArg(5), ir_.CreateMul(length, constant(int64_t{8} * plan_.slot[static_cast<size_t>(i)])));
     return ir_.CreateGEP(vectors_.memory_element(value_dtype(i)), start, ir_.CreateSub(spot.inner, low));
   }
   DType value_dtype(int i) const { return computing_type(instr(i).dtype); }
@@ -421,14 +430,15 @@ class LoopEmitter {
         }
     for (int v : pass.saves)
       for (Spot& spot : spots)
-        memory_.store(spot.values[static_cast<size_t>(v)], scratch_address(v, spot, low), value_dtype(v), Step::kUnit, nullptr, Part{});
+        memory_.store(spot.values[static_cast<size_t>(v)], scratch_address(v, spot, low), value_dtype(v), Step::kUnit, nullptr,
+                      Part{});
     emit_stores(pass, spots, part);
     emit_columns(pass, spots, part);
     accumulate(pass, spots, part, carried);
     return carried;
   }
 
-  Value* position_dim(const LoopInstr& in) { return in.op->has(kIndexed) ? inner_dim() : nullptr; }
+  Value* position_dim(const LoopInstr& in) { return in.op->has(kIndexed) ? args_.inner_dim() : nullptr; }
 
   // All loads of an iteration come first: a store may write, in place, what one of them reads.
   void emit_loads(const LoopPass& pass, std::vector<Spot>& spots, Value* low, const Part& part) {
@@ -441,8 +451,12 @@ class LoopEmitter {
     for (int v : pass.computes) {
       const LoopInstr& in = instr(v);
       if (in.kind == Kind::kOp) continue;
-      auto address = [&](const Spot& spot) { return element(spot.row->base[static_cast<size_t>(in.access)], in.access, spot.inner); };
-      auto load = [&](Value* at) { return memory_.load(at, dtype_of(in.access), access(in.access).step, stride_of(in.access), part); };
+      auto address = [&](const Spot& spot) {
+        return element(spot.row->base[static_cast<size_t>(in.access)], in.access, spot.inner);
+      };
+      auto load = [&](Value* at) {
+        return memory_.load(at, dtype_of(in.access), access(in.access).step, stride_of(in.access), part);
+      };
       if (in.kind == Kind::kLoad) {
         for (Spot& spot : spots) spot.values[static_cast<size_t>(v)] = load(address(spot));
       } else {
@@ -458,7 +472,8 @@ class LoopEmitter {
     for (int v : pass.stores) {
       const LoopInstr& in = instr(v);
       for (Spot& spot : spots)
-        memory_.store(value_of(in.operands[0], spot), element(spot.row->base[static_cast<size_t>(in.access)], in.access, spot.inner), dtype_of(in.access),
+        memory_.store(value_of(in.operands[0], spot),
+                      element(spot.row->base[static_cast<size_t>(in.access)], in.access, spot.inner), dtype_of(in.access),
                       store_step(in.access), stride_of(in.access), part);
     }
   }
@@ -497,13 +512,15 @@ class LoopEmitter {
   IrLoops loops_;
   VectorScalarBuilder vectors_;
   VectorMemory memory_;
-  LoopArgsLayout layout_;
+  LoopArguments args_;
   llvm::Function* function_ = nullptr;
   std::vector<Lanes> call_values_;
 };
 
 }  // namespace
 
-void emit_loop(llvm::Module& module, const LoopKernel& kernel, const LoopPlan& plan, Isa isa) { LoopEmitter(module, kernel, plan, isa).emit(); }
+void emit_loop(llvm::Module& module, const LoopKernel& kernel, const LoopPlan& plan, Isa isa) {
+  LoopEmitter(module, kernel, plan, isa).emit();
+}
 
 }  // namespace ws::cpu

@@ -10,9 +10,9 @@ namespace {
 
 using Kind = LoopInstr::Kind;
 
-constexpr int kSlowLoadWeight = 24;    // sixteen loads, in operations
-constexpr int kHeavyWeight = 100;      // operations of a body that is not worth compiling twice
-constexpr int kRecomputeLimit = 10;    // cheap ops that are computed again rather than kept
+constexpr int kSlowLoadWeight = 24;  // sixteen loads, in operations
+constexpr int kHeavyWeight = 100;    // operations of a body that is not worth compiling twice
+constexpr int kRecomputeLimit = 10;  // cheap ops that are computed again rather than kept
 
 class Planner {
  public:
@@ -48,9 +48,15 @@ class Planner {
         WS_ASSERT(kind != Kind::kStore && kind != Kind::kReduceColumn, "instruction {} reads {}, which has no value", i, operand);
       }
       switch (in.kind) {
-        case Kind::kLoad: case Kind::kFold: check_access(i); break;
-        case Kind::kStore: check_access(i); check_one_operand(i); break;
-        case Kind::kScalar: WS_ASSERT(in.access >= 0 && in.access < static_cast<int>(kernel_.scalars.size()), "instruction {}", i); break;
+        case Kind::kLoad:
+        case Kind::kFold: check_access(i); break;
+        case Kind::kStore:
+          check_access(i);
+          check_one_operand(i);
+          break;
+        case Kind::kScalar:
+          WS_ASSERT(in.access >= 0 && in.access < static_cast<int>(kernel_.scalars.size()), "instruction {}", i);
+          break;
         case Kind::kOp: WS_ASSERT(in.op && in.op->emit, "instruction {}: an op that has no emit", i); break;
         case Kind::kReduceRow:
           check_one_operand(i);
@@ -59,7 +65,8 @@ class Planner {
         case Kind::kReduceColumn:
           check_access(i);
           check_one_operand(i);
-          WS_ASSERT(kernel_.walk == Walk::kRowBlocks && access(in).dtype != DType::bf16 && access(in).step == Step::kUnit, "instruction {}", i);
+          WS_ASSERT(kernel_.walk == Walk::kRowBlocks && access(in).dtype != DType::bf16 && access(in).step == Step::kUnit,
+                    "instruction {}", i);
           break;
       }
     }
@@ -80,7 +87,8 @@ class Planner {
         depth(i) = std::max(depth(i), depth(operand));
       }
       switch (in.kind) {
-        case Kind::kLoad: case Kind::kFold: level(i) = access(in).step == Step::kSplat ? Level::kRow : Level::kElement; break;
+        case Kind::kLoad:
+        case Kind::kFold: level(i) = access(in).step == Step::kSplat ? Level::kRow : Level::kElement; break;
         case Kind::kScalar: break;
         case Kind::kOp:
           if (in.op->has(kIndexed)) level(i) = Level::kElement;
@@ -90,7 +98,9 @@ class Planner {
           ++depth(i);
           break;
         case Kind::kReduceColumn: level(i) = Level::kElement; break;
-        case Kind::kStore: level(i) = level(in.operands[0]) != Level::kElement && access(in).step == Step::kSplat ? Level::kRow : Level::kElement; break;
+        case Kind::kStore:
+          level(i) = level(in.operands[0]) != Level::kElement && access(in).step == Step::kSplat ? Level::kRow : Level::kElement;
+          break;
       }
     }
   }
@@ -101,7 +111,8 @@ class Planner {
     for (int i = 0; i < count_; ++i) {
       const LoopInstr& in = instr(i);
       if (in.kind == Kind::kReduceRow) num_passes = std::max(num_passes, depth(i));
-      if (in.kind == Kind::kReduceColumn || (in.kind == Kind::kStore && level(i) == Level::kElement)) num_passes = std::max(num_passes, depth(i) + 1);
+      if (in.kind == Kind::kReduceColumn || (in.kind == Kind::kStore && level(i) == Level::kElement))
+        num_passes = std::max(num_passes, depth(i) + 1);
     }
     plan_.passes.resize(static_cast<size_t>(num_passes));
     for (int i = 0; i < count_; ++i) {
@@ -188,8 +199,8 @@ class Planner {
   const LoopKernel& kernel_;
   int count_;
   LoopPlan plan_;
-  std::vector<bool> keep_;        // worth a scratch row where a later pass needs it
-  std::vector<int> first_pass_;   // where the value is first computed
+  std::vector<bool> keep_;       // worth a scratch row where a later pass needs it
+  std::vector<int> first_pass_;  // where the value is first computed
 };
 
 }  // namespace

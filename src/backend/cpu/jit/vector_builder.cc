@@ -20,9 +20,11 @@ S VectorScalarBuilder::wrap(const Lanes& lanes) {
 
 llvm::Type* VectorScalarBuilder::computing_element(DType dtype) const {
   switch (dtype) {
-    case DType::f32: case DType::bf16: return ir_.getFloatTy();
+    case DType::f32:
+    case DType::bf16: return ir_.getFloatTy();
     case DType::f64: return ir_.getDoubleTy();
-    case DType::i32: case DType::u32: return ir_.getInt32Ty();
+    case DType::i32:
+    case DType::u32: return ir_.getInt32Ty();
     case DType::boolean: return ir_.getInt1Ty();
   }
   return nullptr;
@@ -45,7 +47,8 @@ llvm::Constant* VectorScalarBuilder::iota(llvm::Type* element) const {
 }
 
 Lanes VectorScalarBuilder::widen(llvm::Value* from_memory, DType dtype) {
-  if (dtype == DType::boolean) return {ir_.CreateICmpNE(from_memory, llvm::Constant::getNullValue(from_memory->getType())), dtype};
+  if (dtype == DType::boolean)
+    return {ir_.CreateICmpNE(from_memory, llvm::Constant::getNullValue(from_memory->getType())), dtype};
   if (dtype != DType::bf16) return {from_memory, dtype};
   llvm::Value* bits = ir_.CreateShl(ir_.CreateZExt(from_memory, vector_of(ir_.getInt32Ty())), 16);
   return {ir_.CreateBitCast(bits, vector_of(ir_.getFloatTy())), DType::f32, true};
@@ -83,7 +86,8 @@ S VectorScalarBuilder::constant(DType dtype, double value) {
       return wrap(round_to_bf16(wide));
     }
     case DType::f64: return make(ConstantFP::get(type, value), dtype);
-    case DType::i32: case DType::u32: return make(ConstantInt::get(type, static_cast<uint64_t>(static_cast<int64_t>(value)) & 0xffffffffu), dtype);
+    case DType::i32:
+    case DType::u32: return make(ConstantInt::get(type, static_cast<uint64_t>(static_cast<int64_t>(value)) & 0xffffffffu), dtype);
     case DType::boolean: return make(ConstantInt::get(type, value != 0 ? 1 : 0), dtype);
   }
   return {};
@@ -120,7 +124,8 @@ S VectorScalarBuilder::abs(S a) { return unary(llvm::Intrinsic::fabs, a, true); 
 S VectorScalarBuilder::round_even(S a) { return unary(llvm::Intrinsic::roundeven, a, false); }
 S VectorScalarBuilder::floor(S a) { return unary(llvm::Intrinsic::floor, a, false); }
 S VectorScalarBuilder::copysign(S magnitude, S sign) {
-  return make(ir_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, get(magnitude), get(sign)), magnitude.dtype, unwrap(magnitude).is_bf16);
+  return make(ir_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, get(magnitude), get(sign)), magnitude.dtype,
+              unwrap(magnitude).is_bf16);
 }
 
 S VectorScalarBuilder::bit_and(S a, S b) { return make(ir_.CreateAnd(get(a), get(b)), a.dtype); }
@@ -155,7 +160,8 @@ S VectorScalarBuilder::logical_and(S a, S b) { return make(ir_.CreateAnd(get(a),
 S VectorScalarBuilder::logical_or(S a, S b) { return make(ir_.CreateOr(get(a), get(b)), DType::boolean); }
 S VectorScalarBuilder::logical_not(S a) { return make(ir_.CreateNot(get(a)), DType::boolean); }
 S VectorScalarBuilder::select(S condition, S if_true, S if_false) {
-  return make(ir_.CreateSelect(get(condition), get(if_true), get(if_false)), if_true.dtype, unwrap(if_true).is_bf16 && unwrap(if_false).is_bf16);
+  return make(ir_.CreateSelect(get(condition), get(if_true), get(if_false)), if_true.dtype,
+              unwrap(if_true).is_bf16 && unwrap(if_false).is_bf16);
 }
 
 // By the signed conversion, which every instruction set has and which sends NaN to one value.
@@ -178,7 +184,8 @@ Lanes VectorScalarBuilder::convert(const Lanes& a, DType to) {
     llvm::Constant* one = is_floating(to) ? ConstantFP::get(type, 1.0) : ConstantInt::get(type, 1);
     return {ir_.CreateSelect(a.value, one, llvm::Constant::getNullValue(type)), to};
   }
-  if (is_floating(a.dtype) && is_floating(to)) return {to == DType::f64 ? ir_.CreateFPExt(a.value, type) : ir_.CreateFPTrunc(a.value, type), to};
+  if (is_floating(a.dtype) && is_floating(to))
+    return {to == DType::f64 ? ir_.CreateFPExt(a.value, type) : ir_.CreateFPTrunc(a.value, type), to};
   if (to == DType::u32 && is_floating(a.dtype)) return {float_to_u32(a.value, type), to};
   if (is_floating(a.dtype)) return {ir_.CreateFPToSI(a.value, type), to};
   if (is_floating(to)) return {a.dtype == DType::i32 ? ir_.CreateSIToFP(a.value, type) : ir_.CreateUIToFP(a.value, type), to};

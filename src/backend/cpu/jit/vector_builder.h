@@ -15,8 +15,8 @@ namespace ws::cpu {
 /// 16 lanes of a value in its computing type: <16 x float>, <16 x double>, <16 x i32> or <16 x i1>.
 struct Lanes {
   llvm::Value* value = nullptr;
-  DType dtype = DType::f32;   // f32, f64, i32, u32 or boolean
-  bool is_bf16 = false;       // an f32 that bf16 holds exactly: rounding it again changes nothing
+  DType dtype = DType::f32;  // f32, f64, i32, u32 or boolean
+  bool is_bf16 = false;      // an f32 that bf16 holds exactly: rounding it again changes nothing
 };
 
 /// Where lane 0 lies in the iteration space; 64-bit integers.
@@ -24,7 +24,7 @@ struct Position {
   std::span<llvm::Value* const> outer;  // index along each axis but the last
   llvm::Value* row = nullptr;           // flattened outer index
   llvm::Value* inner_dim = nullptr;
-  llvm::Value* inner = nullptr;         // index along the last axis
+  llvm::Value* inner = nullptr;  // index along the last axis
 };
 
 constexpr DType computing_type(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }

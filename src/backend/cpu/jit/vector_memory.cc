@@ -35,7 +35,9 @@ Part VectorMemory::first(llvm::Value* count, bool mostly_whole) {
 
 bool VectorMemory::has_masked_access(DType dtype) const { return isa_ == Isa::avx512 || size_of(dtype) >= 4; }
 
-llvm::Value* VectorMemory::step_pointer(llvm::Value* pointer, llvm::Value* bytes) { return ir_.CreateGEP(ir_.getInt8Ty(), pointer, bytes); }
+llvm::Value* VectorMemory::step_pointer(llvm::Value* pointer, llvm::Value* bytes) {
+  return ir_.CreateGEP(ir_.getInt8Ty(), pointer, bytes);
+}
 
 llvm::Value* VectorMemory::lane_pointers(llvm::Value* pointer, llvm::Value* stride_bytes) {
   return step_pointer(pointer, ir_.CreateMul(vectors_.splat(stride_bytes), vectors_.iota(ir_.getInt64Ty())));
@@ -60,14 +62,17 @@ llvm::Value* VectorMemory::load_raw(llvm::Value* pointer, DType dtype, llvm::Val
   llvm::Type* type = vectors_.vector_of(element);
   const llvm::Align align = align_of(dtype);
   if (!stride_bytes && !part.mask) return ir_.CreateAlignedLoad(type, pointer, align);
-  if (!stride_bytes && has_masked_access(dtype)) return ir_.CreateMaskedLoad(type, pointer, align, part.mask, llvm::Constant::getNullValue(type));
+  if (!stride_bytes && has_masked_access(dtype))
+    return ir_.CreateMaskedLoad(type, pointer, align, part.mask, llvm::Constant::getNullValue(type));
   if (stride_bytes && part.mask && isa_ == Isa::avx512 && size_of(dtype) >= 4)
-    return ir_.CreateMaskedGather(type, lane_pointers(pointer, stride_bytes), align, part.mask, llvm::Constant::getNullValue(type));
+    return ir_.CreateMaskedGather(type, lane_pointers(pointer, stride_bytes), align, part.mask,
+                                  llvm::Constant::getNullValue(type));
   if (part.mask) {
     llvm::Value* stride = stride_bytes ? stride_bytes : ir_.getInt64(size_of(dtype));
     return ir_.CreateCall(partial_loader(element), {pointer, stride, part.count});
   }
-  llvm::Value* vector = llvm::PoisonValue::get(type);   // sixteen loads are no slower than a gather, and on some processors twice as fast
+  llvm::Value* vector =
+      llvm::PoisonValue::get(type);  // sixteen loads are no slower than a gather, and on some processors twice as fast
   for (int lane = 0; lane < kLanes; ++lane) {
     if (lane > 0) pointer = step_pointer(pointer, stride_bytes);
     vector = ir_.CreateInsertElement(vector, ir_.CreateAlignedLoad(element, pointer, align), static_cast<uint64_t>(lane));
@@ -75,17 +80,23 @@ llvm::Value* VectorMemory::load_raw(llvm::Value* pointer, DType dtype, llvm::Val
   return vector;
 }
 
-void VectorMemory::store(const Lanes& lanes, llvm::Value* pointer, DType dtype, Step step, llvm::Value* stride_bytes, const Part& part) {
+void VectorMemory::store(const Lanes& lanes, llvm::Value* pointer, DType dtype, Step step, llvm::Value* stride_bytes,
+                         const Part& part) {
   llvm::Value* vector = vectors_.narrow(lanes, dtype);
-  store_raw(step == Step::kSwapped ? swap_pairs(vector) : vector, pointer, dtype, step == Step::kStrided ? stride_bytes : nullptr, part);
+  store_raw(step == Step::kSwapped ? swap_pairs(vector) : vector, pointer, dtype, step == Step::kStrided ? stride_bytes : nullptr,
+            part);
 }
 
-void VectorMemory::store_raw(llvm::Value* vector, llvm::Value* pointer, DType dtype, llvm::Value* stride_bytes, const Part& part) {
+void VectorMemory::store_raw(llvm::Value* vector, llvm::Value* pointer, DType dtype, llvm::Value* stride_bytes,
+                             const Part& part) {
   const llvm::Align align = align_of(dtype);
-  if (part.mostly_whole) {   // some processors take tens of cycles for a masked store
+  if (part.mostly_whole) {  // some processors take tens of cycles for a masked store
     llvm::Value* whole = ir_.CreateICmpEQ(part.count, ir_.getInt64(kLanes));
-    IrLoops(ir_).if_then_else("whole", whole, [&] { store_raw(vector, pointer, dtype, stride_bytes, {}); },
-                              [&] { store_raw(vector, pointer, dtype, stride_bytes, {part.count, part.mask}); });
+    IrLoops(ir_).if_then_else(
+        "whole", whole, [&] { store_raw(vector, pointer, dtype, stride_bytes, {}); },
+        [&] {
+          store_raw(vector, pointer, dtype, stride_bytes, {part.count, part.mask});
+        });
   } else if (!stride_bytes && !part.mask) {
     ir_.CreateAlignedStore(vector, pointer, align);
   } else if (!stride_bytes && has_masked_access(dtype)) {
@@ -123,15 +134,17 @@ llvm::Function* VectorMemory::helper(const std::string& name, llvm::FunctionType
 llvm::Function* VectorMemory::partial_loader(llvm::Type* element) {
   llvm::Type* vector = vectors_.vector_of(element);
   llvm::Type* i64 = ir_.getInt64Ty();
-  const std::string name = "load_part_" + std::to_string(element->getScalarSizeInBits()) + (element->isFloatingPointTy() ? "f" : "i");
+  const std::string name =
+      "load_part_" + std::to_string(element->getScalarSizeInBits()) + (element->isFloatingPointTy() ? "f" : "i");
   return helper(name, llvm::FunctionType::get(vector, {ir_.getPtrTy(), i64, i64}, false), [&](llvm::Function& f) {
     llvm::Value* buffer = ir_.CreateAlloca(vector);
     ir_.CreateStore(llvm::Constant::getNullValue(vector), buffer);
-    IrLoops(ir_).loop("lane", ir_.getInt64(0), f.getArg(2), 1, {f.getArg(0)}, [&](llvm::Value* lane, const Values& pointer) -> Values {
-      const llvm::Align align(element->getScalarSizeInBits() / 8);
-      ir_.CreateAlignedStore(ir_.CreateAlignedLoad(element, pointer[0], align), ir_.CreateGEP(element, buffer, lane), align);
-      return {step_pointer(pointer[0], f.getArg(1))};
-    });
+    IrLoops(ir_).loop(
+        "lane", ir_.getInt64(0), f.getArg(2), 1, {f.getArg(0)}, [&](llvm::Value* lane, const Values& pointer) -> Values {
+          const llvm::Align align(element->getScalarSizeInBits() / 8);
+          ir_.CreateAlignedStore(ir_.CreateAlignedLoad(element, pointer[0], align), ir_.CreateGEP(element, buffer, lane), align);
+          return {step_pointer(pointer[0], f.getArg(1))};
+        });
     ir_.CreateRet(ir_.CreateLoad(vector, buffer));
   });
 }
@@ -139,17 +152,21 @@ llvm::Function* VectorMemory::partial_loader(llvm::Type* element) {
 llvm::Function* VectorMemory::partial_storer(llvm::Type* element) {
   llvm::Type* vector = vectors_.vector_of(element);
   llvm::Type* i64 = ir_.getInt64Ty();
-  const std::string name = "store_part_" + std::to_string(element->getScalarSizeInBits()) + (element->isFloatingPointTy() ? "f" : "i");
-  return helper(name, llvm::FunctionType::get(ir_.getVoidTy(), {vector, ir_.getPtrTy(), i64, i64}, false), [&](llvm::Function& f) {
-    llvm::Value* buffer = ir_.CreateAlloca(vector);
-    ir_.CreateStore(f.getArg(0), buffer);
-    IrLoops(ir_).loop("lane", ir_.getInt64(0), f.getArg(3), 1, {f.getArg(1)}, [&](llvm::Value* lane, const Values& pointer) -> Values {
-      const llvm::Align align(element->getScalarSizeInBits() / 8);
-      ir_.CreateAlignedStore(ir_.CreateAlignedLoad(element, ir_.CreateGEP(element, buffer, lane), align), pointer[0], align);
-      return {step_pointer(pointer[0], f.getArg(2))};
-    });
-    ir_.CreateRetVoid();
-  });
+  const std::string name =
+      "store_part_" + std::to_string(element->getScalarSizeInBits()) + (element->isFloatingPointTy() ? "f" : "i");
+  return helper(
+      name, llvm::FunctionType::get(ir_.getVoidTy(), {vector, ir_.getPtrTy(), i64, i64}, false), [&](llvm::Function& f) {
+        llvm::Value* buffer = ir_.CreateAlloca(vector);
+        ir_.CreateStore(f.getArg(0), buffer);
+        IrLoops(ir_).loop("lane", ir_.getInt64(0), f.getArg(3), 1, {f.getArg(1)},
+                          [&](llvm::Value* lane, const Values& pointer) -> Values {
+                            const llvm::Align align(element->getScalarSizeInBits() / 8);
+                            ir_.CreateAlignedStore(ir_.CreateAlignedLoad(element, ir_.CreateGEP(element, buffer, lane), align),
+                                                   pointer[0], align);
+                            return {step_pointer(pointer[0], f.getArg(2))};
+                          });
+        ir_.CreateRetVoid();
+      });
 }
 
 }  // namespace ws::cpu

@@ -12,7 +12,7 @@ namespace ws::cpu {
 struct Part {
   llvm::Value* count = nullptr;
   llvm::Value* mask = nullptr;
-  bool mostly_whole = false;   // all lanes in every iteration but the last
+  bool mostly_whole = false;  // all lanes in every iteration but the last
 };
 
 class VectorMemory {
