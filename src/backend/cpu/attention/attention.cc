@@ -1,5 +1,7 @@
 #include "backend/cpu/attention/attention.h"
 
+#include <atomic>
+
 #include "backend/cpu/attention/attention_plan.h"
 #include "support/error.h"
 
@@ -82,14 +84,51 @@ void attention_forward(const Attention& a, GemmIsa isa, void* workspace, Workers
   });
 }
 
+namespace {
+
+void backward_pair(const AttentionIsaCode& code, const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair) {
+  code.prepare(a, plan, scratch, pair, {});
+  for (int64_t t0 = 0; t0 < a.queries || t0 == 0; t0 += plan.stripe_rows) {
+    const bool finite = code.stripe_weights(a, plan, scratch, pair, t0, {});
+    code.stripe_sums(a, plan, scratch, pair, t0, finite, {});
+  }
+}
+
+// All threads on one pair: the first worker's scratch, but each its own for the row loops.
+void backward_pair_shared(const AttentionIsaCode& code, const Attention& a, const AttentionPlan& plan, void* workspace, int64_t pair, Workers& workers) {
+  const int64_t parts = 4 * workers.num_threads();  // causal parts are of unequal cost
+  const auto step = [&](const auto& body) {
+    workers.parallel_for(parts, 1, [&](int64_t begin, int64_t end, int worker) {
+      AttentionScratch scratch(workspace, plan, 0);
+      scratch.loop = AttentionScratch(workspace, plan, worker).loop;
+      for (int64_t part = begin; part < end; ++part) body(scratch, Part{part, parts});
+    });
+  };
+  step([&](const AttentionScratch& s, Part part) { code.prepare(a, plan, s, pair, part); });
+  for (int64_t t0 = 0; t0 < a.queries || t0 == 0; t0 += plan.stripe_rows) {
+    std::atomic<bool> finite{true};
+    step([&](const AttentionScratch& s, Part part) {
+      if (!code.stripe_weights(a, plan, s, pair, t0, part)) finite.store(false, std::memory_order_relaxed);
+    });
+    step([&](const AttentionScratch& s, Part part) { code.stripe_sums(a, plan, s, pair, t0, finite.load(std::memory_order_relaxed), part); });
+  }
+}
+
+}  // namespace
+
 void attention_backward(const Attention& a, GemmIsa isa, void* workspace, Workers& workers) {
   WS_ASSERT(a.loops != nullptr && a.loops[0].scratch_slots <= kMaxLoopSlots);
   const AttentionPlan plan = plan_attention(a, true);
   const AttentionIsaCode& code = code_for(isa);
-  workers.parallel_for(a.batch * a.heads, 1, [&](int64_t begin, int64_t end, int worker) {
+  // Pairs that do not fill a round of all threads are shared, where few rounds make that matter and the work is worth the barriers.
+  const int64_t pairs = a.batch * a.heads, threads = workers.num_threads();
+  const bool worth_sharing = threads > 1 && pairs < 4 * threads && a.queries * a.keys * a.head_size >= (1 << 20);
+  const int64_t alone = worth_sharing ? pairs / threads * threads : pairs;
+  workers.parallel_for(alone, 1, [&](int64_t begin, int64_t end, int worker) {
     const AttentionScratch scratch(workspace, plan, worker);
-    for (int64_t pair = begin; pair < end; ++pair) code.backward(a, plan, scratch, pair);
+    for (int64_t pair = begin; pair < end; ++pair) backward_pair(code, a, plan, scratch, pair);
   });
+  for (int64_t pair = alone; pair < pairs; ++pair) backward_pair_shared(code, a, plan, workspace, pair, workers);
 }
 
 }  // namespace ws::cpu

@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "backend/cpu/attention/attention.h"
 
@@ -45,6 +46,7 @@ struct HeadRows {
   float* data;
   int64_t stride;
   float* row(int64_t t) const { return data + t * stride; }
+  HeadRows from(int64_t t) const { return {row(t), stride}; }
 };
 inline HeadRows head_rows(const AttentionTensor& x, int64_t batch, int64_t head) {
   return {x.data + batch * x.batch_stride + head * x.head_stride, x.time_stride};
@@ -57,12 +59,24 @@ inline int64_t visible_keys(const Attention& a, int64_t t) {
 /// The first query that sees key s.
 inline int64_t first_query(const Attention& a, int64_t s) { return a.causal ? std::max<int64_t>(0, s + a.queries - a.keys) : 0; }
 
-/// What each ISA's file offers: the same entry points, compiled with that ISA's flags.
+/// One of `count` nearly equal parts.
+struct Part {
+  int64_t index = 0, count = 1;
+  /// Its share [first, second) of `size` elements, cut at multiples of `unit`.
+  std::pair<int64_t, int64_t> of(int64_t size, int64_t unit) const {
+    const int64_t units = (size + unit - 1) / unit;
+    return {std::min(size, units * index / count * unit), std::min(size, units * (index + 1) / count * unit)};
+  }
+};
+
+/// What each ISA's file offers: the same entry points, compiled with that ISA's flags. See head.h.
 struct AttentionIsaCode {
   /// Query rows of stripes [begin, end) of one (batch, head) pair.
   void (*forward)(const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair, int64_t begin, int64_t end);
-  /// A whole pair.
-  void (*backward)(const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair);
+  // Backward, step by step
+  void (*prepare)(const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair, Part part);
+  bool (*stripe_weights)(const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair, int64_t t0, Part part);
+  void (*stripe_sums)(const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair, int64_t t0, bool finite, Part part);
 };
 const AttentionIsaCode& attention_code_portable();
 const AttentionIsaCode& attention_code_avx2();

@@ -23,19 +23,57 @@ class AttentionHead {
     for (int64_t t0 = t_begin; t0 < t_end; t0 += plan_.stripe_rows) forward_stripe(t0, std::min(plan_.stripe_rows, t_end - t0));
   }
 
-  void backward() {
-    P::pack_transposed(s_.key_t, rows_of(a_.k), a_.keys, a_.head_size);
-    P::pack_transposed(s_.value_t, rows_of(a_.v), a_.keys, a_.head_size);
-    P::copy_dense(s_.key, plan_.ld_size, rows_of(a_.k), 0, a_.keys, a_.head_size);
-    for (int64_t t0 = 0; t0 < a_.queries || t0 == 0; t0 += plan_.stripe_rows) {
-      backward_stripe(t0, std::min(plan_.stripe_rows, a_.queries - t0));
-      const int64_t next = t0 + plan_.stripe_rows;
-      if (!one_block() && (next % kChainBlock == 0 || next >= a_.queries)) join_block(t0 < kChainBlock);
-    }
+  // The backward pass in steps, each of which may be shared by threads: all parts of a step, then the next step. Parts of a step
+  // write different elements and no tile's bits depend on the cut.
+
+  /// Operands that all stripes share: part of the keys.
+  void prepare(Part part) const {
+    const auto [first, end] = part.of(a_.keys, P::kColumns);
+    const int64_t panels = first * a_.head_size, keys = end - first;
+    P::pack_transposed(s_.key_t + panels, rows_of(a_.k).from(first), keys, a_.head_size);
+    P::pack_transposed(s_.value_t + panels, rows_of(a_.v).from(first), keys, a_.head_size);
+    P::copy_dense(s_.key + first * plan_.ld_size, plan_.ld_size, rows_of(a_.k), first, keys, a_.head_size);
+  }
+
+  /// Weights and gradients of the scores: part of the stripe's rows. Says whether masked terms of these rows are harmless.
+  bool stripe_weights(int64_t t0, Part part) const {
+    const int64_t stripe = stripe_rows(t0);
+    const auto [i, end] = part.of(stripe, 1);
+    const int64_t rows = end - i, ld = plan_.ld_size;
+    if (rows == 0) return true;
+    float *const q = s_.q + i * ld, *const grad_out = s_.grad_out + i * ld;
+    float *const scores = s_.scores + i * plan_.ld_keys, *const grad_weights = s_.grad_weights + i * plan_.ld_keys;
+    P::copy_dense(q, ld, rows_of(a_.q), t0 + i, rows, a_.head_size);
+    P::copy_dense(grad_out, ld, rows_of(a_.grad_out), t0 + i, rows, a_.head_size);
+    Prefetcher results(a_.head_size), more_results(a_.head_size);
+    results.add(rows_of(a_.grad_q), t0 + i, rows);
+    for (const AttentionTensor* x : {&a_.grad_v, &a_.grad_k})
+      if (one_block()) more_results.add(rows_of(*x), t0 + i, std::min(rows, a_.keys - t0 - i));
+    all_scores(scores, q, s_.key_t, t0 + i, rows, results);
+    all_scores(grad_weights, grad_out, s_.value_t, t0 + i, rows, more_results);
+    softmax_grad(scores, grad_weights, t0 + i, rows);
+    return !a_.causal || (partly_seen_finite(s_.key, t0, stripe) && P::all_finite(q, rows * ld) && P::all_finite(grad_out, rows * ld));
+  }
+
+  /// What the stripe adds to grad_k and grad_v, and its grad_q: part of the keys and of the rows.
+  void stripe_sums(int64_t t0, bool finite, Part part) const {
+    const int64_t stripe = stripe_rows(t0), height = tile_height(finite);
+    const HeadRows grad_k = block_sums(a_.grad_k, s_.grad_k), grad_v = block_sums(a_.grad_v, s_.grad_v);
+    const bool last = t0 + stripe == a_.queries && part.count == 1;
+    Prefetcher ahead = last ? next_pair({&a_.k, &a_.v}) : Prefetcher(a_.head_size);
+    Prefetcher ahead_too = last ? next_pair({&a_.q, &a_.grad_out}) : Prefetcher(a_.head_size);
+    const auto [s, s_end] = part.of(a_.keys, 1);
+    sums_over_queries(grad_v, s_.scores, s_.grad_out, t0, stripe, s, s_end, height, ahead);
+    sums_over_queries(grad_k, s_.grad_weights, s_.q, t0, stripe, s, s_end, height, ahead_too);
+    if (const int64_t next = t0 + stripe; !one_block() && (next % kChainBlock == 0 || next == a_.queries)) join_block(t0 < kChainBlock, s, s_end);
+    const auto [i, i_end] = part.of(stripe, 1);
+    Prefetcher nothing(a_.head_size);
+    weighted_sums(rows_of(a_.grad_q), s_.grad_weights + i * plan_.ld_keys, s_.key, t0 + i, i_end - i, height, 0.0f * a_.scale, nothing);
   }
 
  private:
   using P = Products<V>;
+  int64_t stripe_rows(int64_t t0) const { return std::min(plan_.stripe_rows, a_.queries - t0); }
   HeadRows rows_of(const AttentionTensor& x) const { return head_rows(x, pair_ / a_.heads, pair_ % a_.heads); }
 
   // What is read first of the next pair, in its order. More would push this pair's operands out of L2.
@@ -69,29 +107,9 @@ class AttentionHead {
     weighted_sums(out, s_.scores, s_.value, t0, rows, height, 0.0f, ahead);
   }
 
-  void backward_stripe(int64_t t0, int64_t rows) {
-    const int64_t ld = plan_.ld_size;
-    P::copy_dense(s_.q, ld, rows_of(a_.q), t0, rows, a_.head_size);
-    P::copy_dense(s_.grad_out, ld, rows_of(a_.grad_out), t0, rows, a_.head_size);
-    const bool finite = !a_.causal || (partly_seen_finite(s_.key, t0, rows) && P::all_finite(s_.q, rows * ld) && P::all_finite(s_.grad_out, rows * ld));
-    const HeadRows grad_q = rows_of(a_.grad_q), grad_k = block_sums(a_.grad_k, s_.grad_k), grad_v = block_sums(a_.grad_v, s_.grad_v);
-    Prefetcher results(a_.head_size), more_results = results;
-    results.add(grad_q, t0, rows);
-    all_scores(s_.scores, s_.q, s_.key_t, t0, rows, results);
-    if (one_block()) more_results.add(grad_v, t0, std::min(rows, a_.keys - t0)), more_results.add(grad_k, t0, std::min(rows, a_.keys - t0));
-    all_scores(s_.grad_weights, s_.grad_out, s_.value_t, t0, rows, more_results);
-    softmax_grad(t0, rows);
-    Prefetcher ahead = t0 + rows == a_.queries ? next_pair({&a_.k, &a_.v}) : Prefetcher(a_.head_size), ahead_too = Prefetcher(a_.head_size);
-    sums_over_queries(grad_v, s_.scores, s_.grad_out, t0, rows, tile_height(finite), ahead);
-    if (t0 + rows == a_.queries) ahead_too = next_pair({&a_.q, &a_.grad_out});
-    sums_over_queries(grad_k, s_.grad_weights, s_.q, t0, rows, tile_height(finite), ahead_too);
-    Prefetcher nothing(a_.head_size);
-    weighted_sums(grad_q, s_.grad_weights, s_.key, t0, rows, tile_height(finite), 0.0f * a_.scale, nothing);
-  }
-
   // scores[rows, visible keys] = x keys^T, panel by panel. A tile whose rows all miss a panel leaves it out.
   void all_scores(float* scores, const float* x, const float* panels, int64_t t0, int64_t rows, Prefetcher& ahead) const {
-    const int64_t seen = rows == 0 ? 0 : visible_keys(a_, t0 + rows - 1);
+    const int64_t seen = visible_keys(a_, t0 + rows - 1);
     ahead.spread(P::num_tiles(seen, P::kColumns));
     for (int64_t s0 = 0; s0 < seen; s0 += P::kColumns, panels += a_.head_size * P::kColumns) {
       ahead.step();
@@ -119,21 +137,21 @@ class AttentionHead {
     });
   }
 
-  // sums[keys, size] go on by weights^T[keys, rows] x[rows, size], from zero at the start of a block; a tile of keys starts at the
-  // first row that sees one of them.
-  void sums_over_queries(const HeadRows& sums, const float* weights, const float* x, int64_t t0, int64_t rows, int64_t height,
-                         Prefetcher& ahead) const {
-    const int64_t seen = rows == 0 ? 0 : visible_keys(a_, t0 + rows - 1);
-    ahead.spread(P::num_tiles(seen, height));
+  // sums[begin..end, size] go on by weights^T[keys, rows] x[rows, size], from zero at the start of a block; a tile of keys starts at
+  // the first row that sees one of them.
+  void sums_over_queries(const HeadRows& sums, const float* weights, const float* x, int64_t t0, int64_t rows, int64_t begin, int64_t end,
+                         int64_t height, Prefetcher& ahead) const {
+    const int64_t seen = rows == 0 ? begin : std::clamp(visible_keys(a_, t0 + rows - 1), begin, end);
+    ahead.spread(P::num_tiles(seen - begin, height));
     const Sum how = t0 % kChainBlock == 0 ? Sum::kStore : Sum::kChain;
-    P::for_each_tile(seen, height, [&](int64_t s, int64_t n) {
+    P::for_each_tile(seen - begin, height, [&](int64_t i, int64_t n) {
       ahead.step();
-      const int64_t first = std::max<int64_t>(0, first_query(a_, s) - t0);
+      const int64_t s = begin + i, first = std::max<int64_t>(0, first_query(a_, s) - t0);
       P::template tile_rows<true>(n, a_.head_size, rows - first, weights + first * plan_.ld_keys + s, plan_.ld_keys, x + first * plan_.ld_size,
                                   plan_.ld_size, sums.row(s), sums.stride, how);
     });
     if (how == Sum::kChain) return;
-    for (int64_t s = seen; s < a_.keys; ++s) std::fill_n(sums.row(s), a_.head_size, 0.0f);
+    for (int64_t s = seen; s < end; ++s) std::fill_n(sums.row(s), a_.head_size, 0.0f);
   }
 
   // Scores to weights; row_max and row_sum.
@@ -151,18 +169,18 @@ class AttentionHead {
   }
 
   // Scores and grad_p to weights and gradients of the products.
-  void softmax_grad(int64_t t0, int64_t rows) const {
+  void softmax_grad(float* scores, float* grad_weights, int64_t t0, int64_t rows) const {
     using L = SoftmaxGradLoop;
     RowCalls<L::kNumAccesses> calls(a_.loops[0], a_.scale, s_.loop);
-    calls.rows_of(L::kScores, s_.scores, plan_.ld_keys);
-    calls.rows_of(L::kWeights, s_.scores, plan_.ld_keys);
-    calls.rows_of(L::kGradWeights, s_.grad_weights, plan_.ld_keys);
-    calls.rows_of(L::kGradScores, s_.grad_weights, plan_.ld_keys);
+    calls.rows_of(L::kScores, scores, plan_.ld_keys);
+    calls.rows_of(L::kWeights, scores, plan_.ld_keys);
+    calls.rows_of(L::kGradWeights, grad_weights, plan_.ld_keys);
+    calls.rows_of(L::kGradScores, grad_weights, plan_.ld_keys);
     calls.one_a_row(L::kRowMax, a_.row_max + first_row_ + t0);
     calls.one_a_row(L::kRowSum, a_.row_sum + first_row_ + t0);
     calls.run(a_, t0, rows);
-    follow_by_zeros(s_.scores, t0, rows, 0.0f);
-    follow_by_zeros(s_.grad_weights, t0, rows, 0.0f * a_.scale);
+    follow_by_zeros(scores, t0, rows, 0.0f);
+    follow_by_zeros(grad_weights, t0, rows, 0.0f * a_.scale);
   }
 
   // A tile reads at most its height past the keys that one of its rows sees.
@@ -174,9 +192,9 @@ class AttentionHead {
   bool one_block() const { return a_.queries <= kChainBlock; }
   HeadRows block_sums(const AttentionTensor& grad, float* scratch) const { return one_block() ? rows_of(grad) : HeadRows{scratch, plan_.ld_size}; }
   // Block sums join the results, ascending.
-  void join_block(bool first) const {
+  void join_block(bool first, int64_t begin, int64_t end) const {
     for (const auto& [to, from] : {std::pair{rows_of(a_.grad_k), s_.grad_k}, {rows_of(a_.grad_v), s_.grad_v}}) {
-      for (int64_t s = 0; s < a_.keys; ++s) {
+      for (int64_t s = begin; s < end; ++s) {
         float* const row = to.row(s);
         const float* const sum = from + s * plan_.ld_size;
         for (int64_t d = 0; d < a_.head_size; ++d) row[d] = first ? sum[d] : row[d] + sum[d];
@@ -196,8 +214,14 @@ constexpr AttentionIsaCode attention_code() {
   return {[](const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair, int64_t begin, int64_t end) {
             AttentionHead<V>(a, plan, scratch, pair).forward(begin, end);
           },
-          [](const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair) {
-            AttentionHead<V>(a, plan, scratch, pair).backward();
+          [](const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair, Part part) {
+            AttentionHead<V>(a, plan, scratch, pair).prepare(part);
+          },
+          [](const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair, int64_t t0, Part part) {
+            return AttentionHead<V>(a, plan, scratch, pair).stripe_weights(t0, part);
+          },
+          [](const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair, int64_t t0, bool finite, Part part) {
+            AttentionHead<V>(a, plan, scratch, pair).stripe_sums(t0, finite, part);
           }};
 }
 
