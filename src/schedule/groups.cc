@@ -56,7 +56,9 @@ class Grouper {
   }
 
   Groups run() {
+    floating_.assign(graph_.nodes().size(), false);
     for (int n = 0; n < static_cast<int>(graph_.nodes().size()); ++n) place(n);
+    for (int n = 0; n < static_cast<int>(graph_.nodes().size()); ++n) settle_alone(n);
     return std::move(groups_);
   }
 
@@ -104,19 +106,58 @@ class Grouper {
   }
 
   // --- opening and joining ------------------------------------------------------------------------------------------------
-  int open(Group::Kind kind, int64_t elements, std::string reason) {
+  int open(int n, Group::Kind kind, int64_t elements, std::string reason) {
     Group g;
+    g.opener = n;
     g.kind = kind;
     g.elements = elements;
     g.reason = std::move(reason);
     groups_.list.push_back(std::move(g));
     ancestors_.emplace_back();
+    sources_.emplace_back();
     return static_cast<int>(groups_.list.size()) - 1;
   }
   void add(int n, int g) {
-    group(g).nodes.push_back(n);
+    for (Value v : node(n).inputs) settle(v, g);
+    auto& nodes = group(g).nodes;
+    nodes.insert(std::upper_bound(nodes.begin(), nodes.end(), n), n);
     groups_.of_node[static_cast<size_t>(n)] = g;
-    for (Value v : node(n).inputs) depend(g, home(v));
+    for (Value v : node(n).inputs) {
+      depend(g, home(v));
+      if (home(v) >= 0 && home(v) != g) sources_[static_cast<size_t>(g)].push_back(home(v));
+    }
+  }
+
+  // --- floating nodes: made from graph inputs alone, they wait and go where they are first read ------------------------------
+  bool is_floating(Value v) const {
+    const int p = graph_.producer_of(views_.of(v).base);
+    return p >= 0 && floating_[static_cast<size_t>(p)];
+  }
+  bool may_float(const Node& e) const {
+    return std::all_of(e.inputs.begin(), e.inputs.end(), [&](Value v) { return home(v) < 0; });
+  }
+  /// v is about to be read by group g: if its maker still floats, it goes there where it fits, else into a group of its own.
+  void settle(Value v, int g) {
+    if (!is_floating(v)) return;
+    const Value base = views_.of(v).base;
+    const int maker = graph_.producer_of(base);
+    Group& target = group(g);
+    std::vector<int64_t> cuts = target.cuts;
+    const Node& e = node(maker);
+    const bool fits = target.kind != Group::Kind::kLibrary && !target.closed && !target.has_flat_reduce && count(base) == target.elements &&
+                      views_.is_whole(v) && !e.op->has(kIndexed) && !e.op->has(kSwapsPairs) && target.nodes.size() < kMaxNodes &&
+                      merge_cuts(cuts, graph_.type_of(base).shape, 1) && (target.kind != Group::Kind::kGemm || columns_stay_whole(cuts, target)) &&
+                      !(target.kind == Group::Kind::kGemm && target.nodes.empty());
+    if (!fits) return settle_alone(maker, g);
+    target.cuts = std::move(cuts);
+    floating_[static_cast<size_t>(maker)] = false;
+    add(maker, g);
+  }
+  /// `reader`: the group that waits for it, -1: none.
+  void settle_alone(int n, int reader = -1) {
+    if (!floating_[static_cast<size_t>(n)]) return;
+    floating_[static_cast<size_t>(n)] = false;
+    join_or_open(n, reader);
   }
 
   /// Elements of the loop nest that one result element of n stands for: 1 at element level, `inner` at row level; 0: does not fit.
@@ -231,8 +272,10 @@ class Grouper {
     return list;
   }
   bool shares_input(int n, int g) const {
+    const auto& sources = sources_[static_cast<size_t>(g)];
     for (Value v : node(n).inputs) {
       const Value base = views_.of(v).base;
+      if (home(v) >= 0 && std::find(sources.begin(), sources.end(), home(v)) != sources.end()) return true;
       if (is_scalar_constant(graph_, views_, v)) continue;
       for (int user : uses_[static_cast<size_t>(base.id)])
         if (user >= 0 && user < n && groups_.of_node[static_cast<size_t>(user)] == g) return true;
@@ -244,7 +287,7 @@ class Grouper {
     const Node& x = node(n);
     switch (x.op->lowering) {
       case Lowering::kView:
-        if (views_.is_base(x.results[0])) add(n, open(Group::Kind::kLibrary, count(x.results[0]), "no strides can express this reshape"));
+        if (views_.is_base(x.results[0])) add(n, open(n, Group::Kind::kLibrary, count(x.results[0]), "no strides can express this reshape"));
         return;
       case Lowering::kElementwise:
         if (x.op->arity == 0 && x.op->name == "constant") return;
@@ -252,17 +295,21 @@ class Grouper {
         return;
       case Lowering::kReduce: place_reduce(n); return;
       case Lowering::kMatmul: place_matmul(n); return;
-      default: add(n, open(Group::Kind::kLibrary, count(x.results[0]), "a library kernel")); return;
+      default: add(n, open(n, Group::Kind::kLibrary, count(x.results[0]), "a library kernel")); return;
     }
   }
 
   void place_elementwise(int n) {
+    if (fuse_ && node(n).op->arity != 0 && may_float(node(n))) floating_[static_cast<size_t>(n)] = true;
+    else join_or_open(n);
+  }
+  void join_or_open(int n, int reader = -1) {
     const bool counts = node(n).op->arity == 0;   // iota keeps its dims apart: made once, read by others
     if (fuse_ && !counts)
       for (int g : candidates(n))
-        if (can_join_elementwise(n, g)) return add(n, g);
+        if (g != reader && (reader < 0 || !test(ancestors_[static_cast<size_t>(g)], reader)) && can_join_elementwise(n, g)) return add(n, g);
     const Type& type = graph_.type_of(node(n).results[0]);
-    const int g = open(Group::Kind::kLoop, type.shape.num_elements(), fuse_ ? "no producer's loop fits" : "fusion is off");
+    const int g = open(n, Group::Kind::kLoop, type.shape.num_elements(), fuse_ ? "no producer's loop fits" : "fusion is off");
     merge_cuts(group(g).cuts, type.shape, 1);
     group(g).closed = counts;
     add(n, g);
@@ -279,7 +326,7 @@ class Grouper {
           break;
         }
     if (g < 0) {
-      g = open(Group::Kind::kLoop, count(r.inputs[0]), fuse_ ? "no loop with these rows makes its input" : "fusion is off");
+      g = open(n, Group::Kind::kLoop, count(r.inputs[0]), fuse_ ? "no loop with these rows makes its input" : "fusion is off");
       merge_cuts(group(g).cuts, graph_.type_of(r.inputs[0]).shape, 1);
       group(g).inner = shape.along_row() ? shape.reduced : shape.inner;
       group(g).has_flat_reduce = shape.whole();
@@ -291,7 +338,7 @@ class Grouper {
     add(n, g);
     if (shape.two_phase()) {
       const int64_t elements = count(r.results[0]);
-      const int fold = open(Group::Kind::kLoop, elements, "second phase of a sum over blocks");
+      const int fold = open(n, Group::Kind::kLoop, elements, "second phase of a sum over blocks");
       merge_cuts(group(fold).cuts, graph_.type_of(r.results[0]).shape, 1);
       group(fold).nodes.push_back(n);
       groups_.fold_of_node[static_cast<size_t>(n)] = fold;
@@ -301,7 +348,7 @@ class Grouper {
 
   void place_matmul(int n) {
     const Type& out = graph_.type_of(node(n).results[0]);
-    const int g = open(Group::Kind::kGemm, out.shape.num_elements(), "a matrix product");
+    const int g = open(n, Group::Kind::kGemm, out.shape.num_elements(), "a matrix product");
     group(g).inner = out.shape.back();
     merge_cuts(group(g).cuts, out.shape, 1);
     add(n, g);
@@ -312,6 +359,8 @@ class Grouper {
   bool fuse_;
   Groups groups_;
   std::vector<Bits> ancestors_;
+  std::vector<std::vector<int>> sources_;   // by group: groups it reads from
+  std::vector<bool> floating_;              // by node
   std::vector<std::vector<int>> uses_;   // by base value: nodes that read it (-1: a graph output)
 };
 

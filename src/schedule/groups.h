@@ -21,7 +21,8 @@ ReduceShape reduce_shape(const Graph& graph, const Node& node);
 struct Group {
   enum class Kind : uint8_t { kLoop, kGemm, kLibrary };
   Kind kind = Kind::kLoop;
-  std::vector<int> nodes;          // ascending; a kGemm group starts with its matmul
+  std::vector<int> nodes;          // ascending
+  int opener = -1;                 // the node it was opened for: of a kGemm group its matmul
   int64_t elements = 0;            // element-level values have so many
   int64_t inner = 0;               // length of the inner axis where fixed (row or column reductions, gemm columns), 0: free
   int64_t column_rows = 0;         // rows of each column reduction, 0: none

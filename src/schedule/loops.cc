@@ -132,7 +132,7 @@ class LoopBuilder {
     d.access.dtype = c_.graph.type_of(v).dtype;
     if (swapped) d.access.step = Step::kSwapped;
     d.row_level = at_row_level(v);
-    const bool is_tile = group_.kind == Group::Kind::kGemm && s.base == node(group_.nodes[0]).results[0];
+    const bool is_tile = group_.kind == Group::Kind::kGemm && s.base == node(group_.opener).results[0];
     d.buffer = is_tile ? -1 : c_.buffer_of(s.base);
     d.offset = s.offset;
     d.strides = nest_strides(shape, s.strides, d.row_level ? row_scale() : 1);
@@ -173,7 +173,7 @@ class LoopBuilder {
   void add_node(int n) {
     const Node& x = node(n);
     if (folds(n)) return add_fold(n);
-    if (x.op->lowering == Lowering::kMatmul) {
+    if (n == group_.opener && group_.kind == Group::Kind::kGemm) {
       value_of_[x.results[0].id] = load(x.results[0], false);
       return;
     }

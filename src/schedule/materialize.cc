@@ -8,7 +8,8 @@
 namespace ws {
 namespace {
 
-constexpr size_t kMaxRepeated = 10;   // nodes repeated in one group for one value
+constexpr size_t kMaxRepeated = 10;        // nodes repeated in one group for one value
+constexpr size_t kMaxRepeatedInAll = 60;   // and for all of them
 constexpr int kMaxExpensive = 2;
 
 class Materializer {
@@ -24,8 +25,11 @@ class Materializer {
 
   Materialized run(bool repeat_cheap) {
     find_stored();
-    if (repeat_cheap)
+    if (repeat_cheap) {
+      for (int g = 0; g < static_cast<int>(groups_.list.size()); ++g)
+        if (groups_.list[static_cast<size_t>(g)].kind == Group::Kind::kGemm) choose_base(g);
       for (int n = 0; n < static_cast<int>(graph_.nodes().size()); ++n) try_repeat(n);
+    }
     collect_bodies();
     return std::move(result_);
   }
@@ -35,7 +39,7 @@ class Materializer {
   Value base(Value v) const { return views_.of(v).base; }
   int home(Value v) const { return groups_.available_in(graph_, views_, v); }
   std::vector<bool>::reference stored(Value v) { return result_.stored[static_cast<size_t>(v.id)]; }
-  int first_node(int g) const { return groups_.list[static_cast<size_t>(g)].nodes.front(); }
+  int first_node(int g) const { return groups_.list[static_cast<size_t>(g)].opener; }
   bool is_fold_in(int n, int g) const { return groups_.fold_of_node[static_cast<size_t>(n)] == g; }
 
   void find_stored() {
@@ -65,11 +69,11 @@ class Materializer {
   }
 
   /// Adds to `chain` what group g must compute to have v itself; false where that is too much or a leaf is not in memory.
-  bool expand(Value v, int g, std::set<int>& chain, int& expensive, int& longer_lives) {
+  bool expand(Value v, int g, std::set<int>& chain, size_t limit, int& expensive, int& longer_lives) {
     const int p = graph_.producer_of(v);
     const Node& n = node(p);
     if (chain.count(p) != 0) return true;
-    if (!repeatable(n) || chain.size() >= kMaxRepeated) return false;
+    if (!repeatable(n) || chain.size() >= limit) return false;
     const Group& group = groups_.list[static_cast<size_t>(g)];
     if (graph_.type_of(v).shape.num_elements() != group.elements) return false;
     if (n.op->has(kExpensive) && ++expensive > kMaxExpensive) return false;
@@ -87,7 +91,7 @@ class Materializer {
         if (graph_.type_of(b).shape.num_elements() == group.elements && last_reader(b) < first_node(g)) ++longer_lives;
         continue;
       }
-      if (!views_.is_whole(o) || !expand(b, g, chain, expensive, longer_lives)) return false;
+      if (!views_.is_whole(o) || !expand(b, g, chain, limit, expensive, longer_lives)) return false;
     }
     return true;
   }
@@ -97,37 +101,65 @@ class Materializer {
     return last;
   }
 
-  void try_repeat(int n) {
-    if (groups_.of_node[static_cast<size_t>(n)] < 0 || !repeatable(node(n))) return;
+  /// What each reader would have to compute for the value of node n not to be stored; nothing where it has to be.
+  struct Plan {
+    int group;
+    std::set<int> nodes;
+    std::vector<int64_t> cuts;
+  };
+  std::vector<Plan> plan_repeat(int n) {
+    if (groups_.of_node[static_cast<size_t>(n)] < 0 || !repeatable(node(n))) return {};
     const Value v = node(n).results[0];
     const int own = home(v);
-    if (!stored(v) || is_output_[static_cast<size_t>(v.id)]) return;
-    std::vector<std::pair<int, std::set<int>>> plans;
-    std::vector<std::vector<int64_t>> new_cuts;
+    if (!stored(v) || is_output_[static_cast<size_t>(v.id)]) return {};
+    std::vector<Plan> plans;
     for (int g : readers_[static_cast<size_t>(v.id)]) {
       if (g == own) continue;
       const Group& group = groups_.list[static_cast<size_t>(g)];
-      if (group.kind == Group::Kind::kLibrary || !read_whole_by(v, g)) return;
-      std::set<int> chain = repeated_[static_cast<size_t>(g)];
-      const size_t before = chain.size();
+      if (group.kind == Group::Kind::kLibrary || !read_whole_by(v, g)) return {};
+      Plan plan{g, repeated_[static_cast<size_t>(g)], cuts_[static_cast<size_t>(g)]};
       int expensive = 0, longer_lives = 0;
-      if (!expand(v, g, chain, expensive, longer_lives) || longer_lives > 1 || chain.size() > before + kMaxRepeated) return;
-      std::vector<int64_t> cuts = cuts_[static_cast<size_t>(g)];
-      for (int c : chain)
-        if (!merge_cuts(cuts, graph_.type_of(node(c).results[0]).shape, 1)) return;
-      if (group.kind == Group::Kind::kGemm && std::any_of(cuts.begin(), cuts.end(), [&](int64_t c) { return c > 1 && c < group.inner; })) return;
-      plans.emplace_back(g, std::move(chain));
-      new_cuts.push_back(std::move(cuts));
+      if (plan.nodes.size() > kMaxRepeatedInAll) return {};
+      if (!expand(v, g, plan.nodes, plan.nodes.size() + kMaxRepeated, expensive, longer_lives) || longer_lives > 1) return {};
+      for (int c : plan.nodes)
+        if (!merge_cuts(plan.cuts, graph_.type_of(node(c).results[0]).shape, 1)) return {};
+      const bool splits_columns = std::any_of(plan.cuts.begin(), plan.cuts.end(), [&](int64_t c) { return c > 1 && c < group.inner; });
+      if (group.kind == Group::Kind::kGemm && splits_columns) return {};
+      plans.push_back(std::move(plan));
     }
-    for (size_t i = 0; i < plans.size(); ++i) {
-      const auto g = static_cast<size_t>(plans[i].first);
-      for (int c : plans[i].second)
-        for (Value o : node(c).inputs) readers_[static_cast<size_t>(base(o).id)].insert(plans[i].first);
-      repeated_[g] = std::move(plans[i].second);
-      cuts_[g] = std::move(new_cuts[i]);
-    }
-    stored(v) = false;
+    return plans;
   }
+  void try_repeat(int n) {
+    std::vector<Plan> plans = plan_repeat(n);
+    if (plans.empty()) return;
+    for (Plan& plan : plans) {
+      for (int c : plan.nodes)
+        for (Value o : node(c).inputs) readers_[static_cast<size_t>(base(o).id)].insert(plan.group);
+      repeated_[static_cast<size_t>(plan.group)] = std::move(plan.nodes);
+      cuts_[static_cast<size_t>(plan.group)] = std::move(plan.cuts);
+    }
+    stored(node(n).results[0]) = false;
+  }
+
+  int count_repeatable(const Group& group, int after) {
+    return static_cast<int>(std::count_if(group.nodes.begin(), group.nodes.end(), [&](int n) { return n > after && !plan_repeat(n).empty(); }));
+  }
+  /// Where a hole would store several values that its readers can make from one of its inner values, that one is stored instead.
+  void choose_base(int g) {
+    const Group& group = groups_.list[static_cast<size_t>(g)];
+    int best = -1, best_gain = 2;
+    for (int candidate : group.nodes) {
+      const Value b = node(candidate).results[0];
+      if (stored(b) || graph_.type_of(b).shape.num_elements() != group.elements || node(candidate).op->lowering == Lowering::kReduce) continue;
+      const int without = count_repeatable(group, candidate);
+      stored(b) = true;
+      const int gain = count_repeatable(group, candidate) - without;
+      stored(b) = false;
+      if (gain >= best_gain) best = candidate, best_gain = gain;
+    }
+    if (best >= 0) stored(node(best).results[0]) = true;
+  }
+
   /// Every node of g, own or repeated, that reads v reads it element for element, and none is a matrix product.
   bool read_whole_by(Value v, int g) const {
     auto fine = [&](int n) {

@@ -139,7 +139,22 @@ class Orderer {
     std::swap(readers_[at(from)], readers_[at(to)]);
   }
 
+  /// A call that others wait for is as urgent as they are: a scalar written late in the program must not hold up an early product.
+  void inherit_priorities() {
+    std::vector<int> waiting(after_.size(), 0), done;
+    for (const auto& out : after_)
+      for (int c : out) ++waiting[at(c)];
+    for (size_t c = 0; c < after_.size(); ++c)
+      if (waiting[c] == 0) done.push_back(static_cast<int>(c));
+    for (size_t i = 0; i < done.size(); ++i)
+      for (int next : after_[at(done[i])])
+        if (--waiting[at(next)] == 0) done.push_back(next);
+    for (size_t i = done.size(); i-- > 0;)
+      for (int next : after_[at(done[i])]) priority_[at(done[i])] = std::min(priority_[at(done[i])], priority_[at(next)]);
+  }
+
   void sort() {
+    inherit_priorities();
     const size_t n = program_.calls.size();
     std::vector<int> waiting(n, 0);
     for (const auto& out : after_)

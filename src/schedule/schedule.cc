@@ -170,7 +170,7 @@ class Lowerer {
     const Group& group = groups_.list[at(g)];
     const std::vector<int>& body = materialized_.bodies[at(g)];
     if (body.empty()) return;
-    current_priority_ = group.nodes.front();
+    current_priority_ = group.opener;
     if (group.kind == Group::Kind::kLibrary) return lower_library(body[0]);
     KernelCall call;
     call.path = node(body[0]).path;
@@ -213,7 +213,7 @@ class Lowerer {
   }
 
   void lower_matmul(KernelCall& call, int g, const std::vector<int>& body) {
-    const Node& product = node(groups_.list[at(g)].nodes.front());   // the body may begin with repeated nodes
+    const Node& product = node(groups_.list[at(g)].opener);
     const Value result = product.results[0];
     auto operand = [&](Value v) {
       const Strided& s = views_.of(v);
