@@ -421,31 +421,33 @@ TEST(Attention, SignsOfZerosThatUnderflowed) {
   }
 }
 
-// A row is NaN where it sees a NaN, and nowhere else, whatever rows share its stripe; so are the gradients.
+// A row is NaN where it sees a NaN, and nowhere else, whatever rows share its stripe or its thread; so are the gradients.
 TEST(Attention, NonFiniteValuesStayBehindTheMask) {
   const FlushDenormals mode;
-  Composer ops(isas().back().first);
-  const int64_t length = 200, bad = 100;
+  const auto [isa, gemm_isa] = isas().back();
+  Composer ops(isa);
+  const int64_t length = 400, size = 8, bad = 100;
   const auto poison = [&](const AttentionTensor& x) { x.data[bad * x.time_stride + 3] = std::numeric_limits<float>::infinity(); };
-  // Rows with a NaN, given whether each should have one.
-  const auto expect_nan_rows = [&](const Floats& x, const char* what, const auto& should) {
+  const auto expect_bad_rows = [&](const Floats& x, const char* what, const auto& should) {
     for (int64_t row = 0; row < length; ++row) {
-      bool nan = false;
-      for (int64_t d = 0; d < 8; ++d) nan = nan || !std::isfinite(x[static_cast<size_t>(row * 8 + d)]);
-      ASSERT_EQ(nan, should(row)) << what << " row " << row;
+      bool finite = true;
+      for (int64_t d = 0; d < size; ++d) finite = finite && std::isfinite(x[static_cast<size_t>(row * size + d)]);
+      ASSERT_EQ(!finite, should(row)) << what << " row " << row;
     }
   };
-  SerialWorkers serial;
-  Problem value({1, 1, length, length, 8, true});
-  poison(value.a.v);
-  value.run(ops, isas().back().second, serial);
-  expect_nan_rows(value.get(value.a.out, length, 0, 0), "out", [&](int64_t t) { return t >= bad; });
-  Problem gradient({1, 1, length, length, 8, true});
-  poison(gradient.a.grad_out);
-  gradient.run(ops, isas().back().second, serial);
-  expect_nan_rows(gradient.get(gradient.a.grad_v, length, 0, 0), "grad_v", [&](int64_t s) { return s <= bad; });
-  expect_nan_rows(gradient.get(gradient.a.grad_k, length, 0, 0), "grad_k", [&](int64_t s) { return s <= bad; });
-  expect_nan_rows(gradient.get(gradient.a.grad_q, length, 0, 0), "grad_q", [&](int64_t t) { return t == bad; });
+  for (const int threads : {1, 2}) {
+    ThreadPool pool(threads);
+    Problem value({1, 1, length, length, size, true});
+    poison(value.a.v);
+    value.run(ops, gemm_isa, pool);
+    expect_bad_rows(value.get(value.a.out, length, 0, 0), "out", [&](int64_t t) { return t >= bad; });
+    Problem gradient({1, 1, length, length, size, true});
+    poison(gradient.a.grad_out);
+    gradient.run(ops, gemm_isa, pool);
+    expect_bad_rows(gradient.get(gradient.a.grad_v, length, 0, 0), "grad_v", [&](int64_t s) { return s <= bad; });
+    expect_bad_rows(gradient.get(gradient.a.grad_k, length, 0, 0), "grad_k", [&](int64_t s) { return s <= bad; });
+    expect_bad_rows(gradient.get(gradient.a.grad_q, length, 0, 0), "grad_q", [&](int64_t t) { return t == bad; });
+  }
 }
 
 }  // namespace
