@@ -1,7 +1,12 @@
 // inspect: what a compiled step consists of: the graph after the passes, kernels and arena, time of each kernel.
 #include <algorithm>
 
+#include "backend/backend.h"
+#include "backend/cpu/isa.h"
+#include "backend/cpu/jit/loop_compiler.h"
 #include "command.h"
+#include "ir/graph.h"
+#include "runtime/executable.h"
 #include "support/error.h"
 #include "support/flags.h"
 #include "support/progress.h"
@@ -13,6 +18,7 @@ namespace {
 struct InspectOptions {
   WorkloadOptions workload;
   std::string show = "summary", optimizer;
+  int kernel = -1;  // of --show code; -1: all
   bool json = false;
 };
 
@@ -35,8 +41,37 @@ std::string kernels_table(std::vector<Compiled::KernelProfile> kernels) {
   return table.str() + fmt::format("{} kernels, {:.3f} ms\n", kernels.size(), total / 1e6);
 }
 
+/// The loops of one kernel: its own, or that in a matrix product's store hole; none for a library kernel.
+const LoopCall* loop_of(const KernelCall& call) {
+  if (const auto* loop = std::get_if<LoopCall>(&call.what)) return loop;
+  if (const auto* gemm = std::get_if<GemmCall>(&call.what)) return gemm->store.get();
+  return nullptr;
+}
+
+/// LLVM's text and the assembly of the kernels, compiled anew from the graph after the passes.
+std::string code_text(const std::string& graph_text, int only) {
+  ExecutableOptions options;
+  options.num_threads = configured_threads();
+  auto executable = Executable::compile(parse(graph_text), options);
+  const std::vector<KernelCall>& calls = executable->program().calls;
+  if (only >= static_cast<int>(calls.size())) fail("--kernel {}: the step has {} kernels", only, calls.size());
+  std::string backend = cpu_backend().name();
+  auto isa = cpu::isa_from_name(std::string_view(backend).substr(backend.find(':') + 1));
+  cpu::LoopCompiler compiler({isa.value_or(cpu::best_isa()), "", 1});
+  std::string text;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (only >= 0 && static_cast<int>(i) != only) continue;
+    text += fmt::format("; kernel {}: {}\n", i, calls[i].name);
+    if (const LoopCall* loop = loop_of(calls[i]))
+      text += compiler.llvm_ir(*loop->kernel) + "\n" + compiler.assembly(*loop->kernel) + "\n";
+    else
+      text += "; written in C++, not generated\n";
+  }
+  return text;
+}
+
 int inspect(const InspectOptions& o) {
-  static const std::vector<std::string> kParts = {"summary", "ir", "program", "kernels", "dtypes", "all"};
+  static const std::vector<std::string> kParts = {"summary", "ir", "program", "kernels", "dtypes", "code", "all"};
   if (std::find(kParts.begin(), kParts.end(), o.show) == kParts.end())
     fail("--show must be one of {}, not '{}'", fmt::join(kParts, ", "), o.show);
   Workload w = make_workload(o.workload);
@@ -61,6 +96,10 @@ int inspect(const InspectOptions& o) {
                  {"temporary_bytes", memory.temporary_bytes},
                  {"arena_bytes", memory.arena_bytes},
                  {"peak_bytes", memory.peak_bytes}};
+  if (o.show == "code") {  // long, so no part of "all"
+    fmt::print("{}", code_text(step.as_text(), o.kernel));
+    return 0;
+  }
   auto shows = [&](const char* part) { return o.show == part || o.show == "all"; };
   if (o.json) {
     if (shows("ir")) result["ir"] = step.as_text();
@@ -84,7 +123,8 @@ void add_inspect(CLI::App& app, Action& action) {
   auto o = std::make_shared<InspectOptions>();
   CLI::App* command = add_command(app, "inspect", "shows the graph, the kernels and the memory of a compiled step");
   command->add_option("--model", o->workload.model, "mlp, encoder, gpt or tiny");
-  command->add_option("--show", o->show, "summary, ir, program, kernels, dtypes or all");
+  command->add_option("--show", o->show, "summary, ir, program, kernels, dtypes, code or all");
+  command->add_option("--kernel", o->kernel, "which one --show code prints; all where left out");
   command->add_option("--optimizer", o->optimizer, "as in train");
   command->add_option("--batch", o->workload.batch, "samples a step");
   command->add_option("--seq", o->workload.seq, "positions a sample (encoder, gpt)");
