@@ -60,21 +60,30 @@ TEST(Grad, AgainstFiniteDifferences) {
   expect_gradient([&](const Tensor& w) { return (gelu(w) + gelu_tanh(w) + silu(w)).sum(); }, random_floats({7}, 5));
   expect_gradient([&](const Tensor& w) { return (x * w + w).sum({0}).max(); }, random_floats({3}, 6));
   expect_gradient([&](const Tensor& w) { return (w.slice(1, 0, 2) * w.slice(1, 1, 3)).sum(); }, random_floats({4, 3}, 7));
-  expect_gradient([&](const Tensor& w) { return (concatenate({w, w * w}, 0).reshape({-1, 2}).t() * 3.0).mean(); }, random_floats({2, 3}, 8));
+  expect_gradient(
+      [&](const Tensor& w) {
+        return (concatenate({w, w * w}, 0).reshape({-1, 2}).t() * 3.0).mean();
+      },
+      random_floats({2, 3}, 8));
   std::vector<int32_t> rows{2, 0, 2, 1};
   Tensor indices = Tensor::from(std::span<const int32_t>(rows), {4});
   expect_gradient([&](const Tensor& w) { return square(gather(w, indices)).sum(); }, random_floats({3, 2}, 9));
   expect_gradient([&](const Tensor& w) { return where(lt(x, x * 0.0), x * w, w / 2.0).sum(); }, random_floats({4, 3}, 10));
-  expect_gradient([&](const Tensor& w) { return w.transpose({2, 0, 1}).contiguous().mean({1}).sum(); }, random_floats({2, 3, 4}, 11));
+  expect_gradient(
+      [&](const Tensor& w) {
+        return w.transpose({2, 0, 1}).contiguous().mean({1}).sum();
+      },
+      random_floats({2, 3, 4}, 11));
 }
 
 TEST(Grad, AttentionAgainstFiniteDifferences) {
   Tensor k = random_floats({1, 3, 2, 4}, 1), v = random_floats({1, 3, 2, 4}, 2), weight = random_floats({1, 3, 2, 4}, 3);
   for (bool causal : {false, true})
-    expect_gradient([&](const Tensor& q) { return (attention(q, k + q * 0.1, v, causal) * weight).sum(); }, random_floats({1, 3, 2, 4}, 4));
+    expect_gradient([&](const Tensor& q) { return (attention(q, k + q * 0.1, v, causal) * weight).sum(); },
+                    random_floats({1, 3, 2, 4}, 4));
 }
 
-TEST(Grad, UsedTwiceAddsUp) {   // case C33
+TEST(Grad, UsedTwiceAddsUp) {  // case C33
   Variable w("w", Tensor(1.0), true);
   Gradients g = grad(w.value() * 2.0 + w.value() * 3.0, {w});
   EXPECT_EQ(g.values[0].item(), 5);
@@ -124,7 +133,7 @@ TEST(Grad, MemoryIsFreedWithTheLastHandle) {
     y = y.sum();
     Gradients g = grad(y, {w});
     g = {};
-    EXPECT_LT(live(), before + 2 * 4096);   // the loss alone is left
+    EXPECT_LT(live(), before + 2 * 4096);  // the loss alone is left
   }
   { Tensor never_used = exp(square(w)); }
   EXPECT_EQ(live(), before);
@@ -146,7 +155,7 @@ TEST(Grad, LongHistoriesDoNotRecurse) {
   Variable w("w", Tensor(1.0), true);
   Tensor y = w;
   for (int i = 0; i < 100000; ++i) y = y + 0.0;
-  y = Tensor();   // a recursive release would overflow the stack
+  y = Tensor();  // a recursive release would overflow the stack
   Tensor z = w;
   for (int i = 0; i < 100000; ++i) z = z * 1.0;
   EXPECT_EQ(grad(z, {w}).values[0].item(), 1);

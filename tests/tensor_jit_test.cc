@@ -46,10 +46,8 @@ bool same_bits(const Tensor& a, const Tensor& b) {
 struct Mlp : Stateful {
   Variable w1, b1, w2, b2;
   explicit Mlp(uint32_t seed, int64_t in = 8, int64_t hidden = 16, int64_t out = 1)
-      : w1("w1", random_floats({in, hidden}, seed), true),
-        b1("b1", Tensor::zeros({hidden}), true),
-        w2("w2", random_floats({hidden, out}, seed + 1), true),
-        b2("b2", Tensor::zeros({out}), true) {}
+      : w1("w1", random_floats({in, hidden}, seed), true), b1("b1", Tensor::zeros({hidden}), true),
+        w2("w2", random_floats({hidden, out}, seed + 1), true), b2("b2", Tensor::zeros({out}), true) {}
   Tensor operator()(const Tensor& x) const {
     PathScope scope("mlp");
     return matmul(relu(matmul(x, w1) + b1), w2) + b2;
@@ -126,14 +124,15 @@ TEST(Jit, StateIsWrittenInPlace) {
 TEST(Jit, ACallAllocatesNothing) {
   Mlp model(1);
   Momentum optimizer(model.parameters());
-  Compiled step([f = training_step(model, optimizer)](std::span<const Tensor> in) { return std::vector<Tensor>{f(in[0], in[1])}; },
-                [&] {
-                  std::vector<Variable> state;
-                  model.collect_state(state);
-                  optimizer.collect_state(state);
-                  return state;
-                }(),
-                {});
+  Compiled step(
+      [f = training_step(model, optimizer)](std::span<const Tensor> in) { return std::vector<Tensor>{f(in[0], in[1])}; },
+      [&] {
+        std::vector<Variable> state;
+        model.collect_state(state);
+        optimizer.collect_state(state);
+        return state;
+      }(),
+      {});
   Tensor batch[] = {random_floats({4, 8}, 1), random_floats({4, 1}, 2)};
   std::vector<Tensor> outputs;
   step.run(batch, outputs);
@@ -146,11 +145,11 @@ TEST(Jit, ACallAllocatesNothing) {
   Tensor kept = outputs[0];
   double value = kept.item();
   step.run(batch, outputs);
-  EXPECT_EQ(kept.item(), value);   // somebody holds it, so the next loss went elsewhere
+  EXPECT_EQ(kept.item(), value);  // somebody holds it, so the next loss went elsewhere
   EXPECT_NE(outputs[0].data(), kept.data());
 }
 
-TEST(Jit, TwoParametersFromOneBuffer) {   // case C32
+TEST(Jit, TwoParametersFromOneBuffer) {  // case C32
   Tensor array = Tensor::from(std::span<const float>(V{1.0f}), {1});
   Variable a("a", array, true), b("b", array, true);
   Tensor old_a = a.value();
@@ -172,7 +171,12 @@ TEST(Jit, TwoParametersFromOneBuffer) {   // case C32
 
 TEST(Jit, ViewsHeldOutsideKeepTheirValues) {
   Variable w("w", Tensor::ones({2, 3}));
-  auto step = jit([&](const Tensor& x) { w.set(w.value() + x); return w.value().sum(); }, w);
+  auto step = jit(
+      [&](const Tensor& x) {
+        w.set(w.value() + x);
+        return w.value().sum();
+      },
+      w);
   Tensor view = w.value().t();
   step(Tensor::ones({2, 3}));
   EXPECT_EQ(list(view), V(6, 1.0f));
@@ -181,13 +185,13 @@ TEST(Jit, ViewsHeldOutsideKeepTheirValues) {
 
 TEST(Jit, CapturedTensorsAreInputsAndNumbersConstants) {
   Tensor captured = random_floats({4}, 3);
-  Variable buffer("buffer", Tensor::ones({4}));   // not registered, not trainable: read anew at each call
+  Variable buffer("buffer", Tensor::ones({4}));  // not registered, not trainable: read anew at each call
   double number = 2;
   auto f = jit([&](const Tensor& x) { return x * captured + buffer.value() * number; });
   Tensor x = random_floats({4}, 4);
   EXPECT_TRUE(same_bits(f(x), x * captured + buffer.value() * 2.0));
   buffer.set(Tensor::full({4}, 5.0));
-  number = 100;   // traced already
+  number = 100;  // traced already
   EXPECT_TRUE(same_bits(f(x), x * captured + Tensor::full({4}, 5.0) * 2.0));
   EXPECT_EQ(f.compile_count(), 1);
 }
@@ -257,8 +261,10 @@ TEST(Jit, ReadingWhileTracingNamesPathAndOp) {
   EXPECT_EQ(model(random_floats({2, 8}, 1)).shape(), (Shape{2, 1}));
   for (auto read : {0, 1}) {
     auto g = jit([&](const Tensor& x) {
-      if (read == 0) (void)x.to_vector<float>();
-      else (void)x.data();
+      if (read == 0)
+        (void)x.to_vector<float>();
+      else
+        (void)x.data();
       return x;
     });
     EXPECT_NE(message_of([&] { g(Tensor(1.0)); }).find("arg0"), std::string::npos);
@@ -273,14 +279,20 @@ TEST(Jit, AnUnregisteredParameterIsAnErrorThatNamesIt) {
   EXPECT_NE(message.find("scale.gain"), std::string::npos) << message;
   EXPECT_NE(message.find("registered"), std::string::npos);
   Variable written("counter", Tensor(0.0));
-  auto g = jit([&](const Tensor& x) { written.set(x); return x; });
+  auto g = jit([&](const Tensor& x) {
+    written.set(x);
+    return x;
+  });
   EXPECT_NE(message_of([&] { g(Tensor(1.0)); }).find("counter"), std::string::npos);
   EXPECT_EQ(written.value().item(), 0);
 }
 
 TEST(Jit, TracedTensorsCannotLeak) {
   Tensor leaked;
-  auto f = jit([&](const Tensor& x) { leaked = x * 2.0; return x; });
+  auto f = jit([&](const Tensor& x) {
+    leaked = x * 2.0;
+    return x;
+  });
   f(Tensor(1.0));
   EXPECT_NE(message_of([&] { leaked + 1.0; }).find("outside"), std::string::npos);
   EXPECT_NE(message_of([&] { leaked.item(); }).find("outside"), std::string::npos);
@@ -389,7 +401,8 @@ TEST(Jit, StateMayBeSwappedSharedOrSetFromInputs) {
 
 // Each body runs three times in the loop and compiled, on state of its own.
 void expect_same_updates(const Shape& shape, const std::function<Tensor(Variable&, Variable&, const Tensor&)>& body) {
-  Variable a("a", random_floats(shape, 1)), b("b", random_floats(shape, 2)), c("a", random_floats(shape, 1)), d("b", random_floats(shape, 2));
+  Variable a("a", random_floats(shape, 1)), b("b", random_floats(shape, 2)), c("a", random_floats(shape, 1)),
+      d("b", random_floats(shape, 2));
   auto compiled = jit([&](const Tensor& x) { return body(c, d, x); }, c, d);
   Tensor x = random_floats(shape, 3);
   for (int i = 0; i < 3; ++i) {
@@ -402,10 +415,22 @@ void expect_same_updates(const Shape& shape, const std::function<Tensor(Variable
 
 TEST(Jit, StateThatReadsItselfWhileItIsWritten) {
   Shape square_shape{5, 5};
-  expect_same_updates(square_shape, [](Variable& a, Variable&, const Tensor& x) { a.set(a.value().t()); return x + 1.0; });
-  expect_same_updates(square_shape, [](Variable& a, Variable&, const Tensor& x) { a.set(a.value() * 0.5 + a.value().t()); return x; });
-  expect_same_updates(square_shape, [](Variable& a, Variable&, const Tensor& x) { a.set(matmul(a, a) * 0.1); return x.t(); });
-  expect_same_updates(square_shape, [](Variable& a, Variable&, const Tensor& x) { a.set(softmax(a.value() + x)); return a.value().reshape({25}); });
+  expect_same_updates(square_shape, [](Variable& a, Variable&, const Tensor& x) {
+    a.set(a.value().t());
+    return x + 1.0;
+  });
+  expect_same_updates(square_shape, [](Variable& a, Variable&, const Tensor& x) {
+    a.set(a.value() * 0.5 + a.value().t());
+    return x;
+  });
+  expect_same_updates(square_shape, [](Variable& a, Variable&, const Tensor& x) {
+    a.set(matmul(a, a) * 0.1);
+    return x.t();
+  });
+  expect_same_updates(square_shape, [](Variable& a, Variable&, const Tensor& x) {
+    a.set(softmax(a.value() + x));
+    return a.value().reshape({25});
+  });
   expect_same_updates(square_shape, [](Variable& a, Variable&, const Tensor& x) {
     a.set(concatenate({a.value().slice(0, 2, 5), a.value().slice(0, 0, 2)}, 0));
     return x.sum();
@@ -457,14 +482,15 @@ TEST(Jit, UnusedStateIsLeftOutAndUntouched) {
 
 TEST(Jit, FreezingAParameterIsASignature) {
   Variable a("a", Tensor(1.0), true), b("b", Tensor(1.0), true);
-  auto step = jit({.announce_recompiles = false},
-                  [&](const Tensor& x) {
-                    Gradients g = grad(a.value() * b.value() * x, {a, b});
-                    NoGrad no_grad;
-                    for (size_t i = 0; i < g.parameters.size(); ++i) g.parameters[i].set(g.parameters[i].value() - g.values[i]);
-                    return g.loss;
-                  },
-                  a, b);
+  auto step = jit(
+      {.announce_recompiles = false},
+      [&](const Tensor& x) {
+        Gradients g = grad(a.value() * b.value() * x, {a, b});
+        NoGrad no_grad;
+        for (size_t i = 0; i < g.parameters.size(); ++i) g.parameters[i].set(g.parameters[i].value() - g.values[i]);
+        return g.loss;
+      },
+      a, b);
   Tensor half(0.5);
   step(half);
   EXPECT_EQ(a.value().item(), 0.5);
@@ -478,7 +504,7 @@ TEST(Jit, FreezingAParameterIsASignature) {
   EXPECT_EQ(step.compile_count(), 2);
 }
 
-TEST(Jit, StridedArgumentsGiveTheLossesOfTheirCopies) {   // case C51
+TEST(Jit, StridedArgumentsGiveTheLossesOfTheirCopies) {  // case C51
   auto f = jit([](const Tensor& x) { return tanh(x).sum({0}); });
   Tensor m = random_floats({4, 6}, 1);
   EXPECT_TRUE(same_bits(f(m.t()), f(m.t().contiguous())));
@@ -503,7 +529,7 @@ TEST(Jit, GradientsStopAtValuesSetInsideTheStep) {
       Tensor total;
       for (int i = 0; i < 2; ++i) {
         Gradients g = grad(square(w.value() * x).sum(), {w});
-        w.set(w.value() - g.values[0] * 0.1);   // recorded, but set() cuts it off
+        w.set(w.value() - g.values[0] * 0.1);  // recorded, but set() cuts it off
         total = i == 0 ? g.loss : total + g.loss;
       }
       return total;
@@ -583,18 +609,19 @@ TEST(Jit, Reports) {
   EXPECT_FALSE(step.program_text().empty());
   auto profile = step.profile(batch);
   EXPECT_EQ(static_cast<int>(profile.size()), cost.num_kernels);
-  EXPECT_NE(list(model.w1), before);   // a profile is a step
+  EXPECT_NE(list(model.w1), before);  // a profile is a step
   EXPECT_GT(step.compile_seconds(), 0);
   EXPECT_EQ(step.compile_count(), 1);
 }
 
-TEST(Jit, TwoModelsTrainInTwoThreads) {   // case C53 (d), also with one structure: both want one program
+TEST(Jit, TwoModelsTrainInTwoThreads) {  // case C53 (d), also with one structure: both want one program
   auto train = [](uint32_t seed, int64_t hidden) {
     Mlp model(seed, 8, hidden);
     Momentum optimizer(model.parameters());
     auto step = jit(training_step(model, optimizer), model, optimizer);
     V losses;
-    for (uint32_t i = 0; i < 200; ++i) losses.push_back(static_cast<float>(step(random_floats({5, 8}, i), random_floats({5, 1}, i + 1)).item()));
+    for (uint32_t i = 0; i < 200; ++i)
+      losses.push_back(static_cast<float>(step(random_floats({5, 8}, i), random_floats({5, 1}, i + 1)).item()));
     return losses;
   };
   for (int64_t other : {19, 17}) {
@@ -609,7 +636,13 @@ TEST(Jit, TwoModelsTrainInTwoThreads) {   // case C53 (d), also with one structu
 
 TEST(Jit, WithoutDonationOldValuesStay) {
   Variable w("w", Tensor::ones({3}));
-  auto step = jit({.donate = false}, [&](const Tensor& x) { w.set(w.value() + x); return x.sum(); }, w);
+  auto step = jit(
+      {.donate = false},
+      [&](const Tensor& x) {
+        w.set(w.value() + x);
+        return x.sum();
+      },
+      w);
   const void* memory = w.value().data();
   step(Tensor::ones({3}));
   EXPECT_NE(w.value().data(), memory);

@@ -73,7 +73,7 @@ TEST(Loop, ViewsShareMemory) {
   EXPECT_EQ(list(s), (V{1, 2, 5, 6}));
   EXPECT_EQ(list(s.slice(1, 1, 2)), (V{2, 6}));
   EXPECT_EQ(list(m.slice(1, 1, 3) + 0.5), (V{2.5, 3.5, 5.5, 6.5}));
-  EXPECT_EQ(list(t.reshape({6})), (V{1, 4, 2, 5, 3, 6}));   // needs a copy
+  EXPECT_EQ(list(t.reshape({6})), (V{1, 4, 2, 5, 3, 6}));  // needs a copy
   EXPECT_EQ(m.reshape({-1, 2}).shape(), (Shape{3, 2}));
   EXPECT_EQ(m.reshape({3, 2}).impl()->storage.get(), m.impl()->storage.get());
   EXPECT_EQ(m.unsqueeze(1).shape(), (Shape{2, 1, 3}));
@@ -86,7 +86,7 @@ TEST(Loop, ViewsShareMemory) {
 
 TEST(Loop, ReshapeOfStridedViewsWithoutACopyWherePossible) {
   Tensor x = count_up({4, 6});
-  Tensor columns = x.slice(1, 0, 4);                       // strides 6, 1
+  Tensor columns = x.slice(1, 0, 4);  // strides 6, 1
   Tensor split = columns.reshape({2, 2, 2, 2});
   EXPECT_EQ(split.impl()->storage.get(), x.impl()->storage.get());
   EXPECT_EQ(list(split), list(columns));
@@ -146,7 +146,7 @@ TEST(Loop, SoftmaxSurvivesLargeLogits) {
   EXPECT_EQ(list(softmax(Tensor::zeros({1024})))[7], 0.0009765625f);
 }
 
-TEST(Loop, GeluForms) {   // case C26
+TEST(Loop, GeluForms) {  // case C26
   Tensor x = floats({-3, -2, 1, 3, -1e4f, 1e4f}, {6});
   V exact = list(gelu(x)), form = list(gelu_tanh(x));
   V right_exact{-0.0040497f, -0.0455003f, 0.8413447f, 2.9959503f}, right_tanh{-0.0036374f, -0.0454023f, 0.8411920f, 2.9963626f};
@@ -161,7 +161,7 @@ TEST(Loop, GeluForms) {   // case C26
 }
 
 TEST(Loop, Bf16RoundsOnce) {
-  Tensor ones = Tensor::ones({1024}, DType::bf16);   // case C45
+  Tensor ones = Tensor::ones({1024}, DType::bf16);  // case C45
   EXPECT_EQ(ones.sum().item(), 1024);
   EXPECT_EQ(ones.mean().item(), 1);
   EXPECT_EQ(list(softmax(Tensor::zeros({1024}, DType::bf16)))[3], 0.0009765625f);
@@ -171,7 +171,7 @@ TEST(Loop, Bf16RoundsOnce) {
     EXPECT_EQ(list(Tensor::full({3}, value, DType::bf16)), list(Tensor::full({3}, value).cast(DType::bf16)));
 }
 
-TEST(ScalarBits, Bf16Corners) {   // case C44
+TEST(ScalarBits, Bf16Corners) {  // case C44
   auto bits = [](uint32_t f) { return bf16_from_f32(std::bit_cast<float>(f)); };
   EXPECT_EQ(bits(0x3F808000), 0x3F80);
   EXPECT_EQ(bits(0x3F818000), 0x3F82);
@@ -197,7 +197,7 @@ TEST(Loop, ErrorsNameOpShapesAndPath) {
   EXPECT_NE(shapes.find("add"), std::string::npos);
   EXPECT_NE(shapes.find("[2, 3]"), std::string::npos);
   EXPECT_NE(shapes.find("[2]"), std::string::npos);
-  std::string dtypes = message_of([&] { a * a.cast(DType::bf16); });
+  std::string dtypes = message_of([&] { a* a.cast(DType::bf16); });
   EXPECT_NE(dtypes.find("f32[2, 3]"), std::string::npos) << dtypes;
   EXPECT_NE(dtypes.find("bf16[2, 3]"), std::string::npos);
   EXPECT_NE(dtypes.find("cast"), std::string::npos);
@@ -245,11 +245,11 @@ TEST(EagerCache, OneCompileForEachSignature) {
   (void)(a + a);
   int64_t compiled = eager_stats().compiled;
   for (int i = 0; i < 10; ++i) (void)(a + a * (1.0 + i));
-  EXPECT_LE(eager_stats().compiled, compiled + 1);   // mul with a number: one layout, whatever the number
+  EXPECT_LE(eager_stats().compiled, compiled + 1);  // mul with a number: one layout, whatever the number
   int64_t sliced = eager_stats().compiled;
   Tensor big = count_up({100, 7});
   for (int i = 0; i < 10; ++i) (void)(big.slice(0, i, i + 5).t() + 1.0);
-  EXPECT_LE(eager_stats().compiled, sliced + 1);     // windows at any offset share one
+  EXPECT_LE(eager_stats().compiled, sliced + 1);  // windows at any offset share one
 }
 
 }  // namespace

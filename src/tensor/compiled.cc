@@ -65,7 +65,8 @@ std::vector<bool> Compiled::Impl::trainable_flags() const {
 
 CompiledEntry& Compiled::Impl::entry_for(std::span<const Tensor> inputs) {
   for (size_t i = 0; i < inputs.size(); ++i)
-    if (!inputs[i].defined() || inputs[i].impl()->traced()) [[unlikely]] check_inputs(inputs, options.name);
+    if (!inputs[i].defined() || inputs[i].impl()->traced()) [[unlikely]]
+      check_inputs(inputs, options.name);
   if (last && last->accepts(inputs)) [[likely]] {
     if (flags().check_trace) check_trace(*last);
     return *last;
@@ -86,16 +87,19 @@ CompiledEntry& Compiled::Impl::entry_for(std::span<const Tensor> inputs) {
 // Says what differs from the last call.
 void Compiled::Impl::announce(std::span<const Tensor> inputs) const {
   const auto& old = last->arguments;
-  if (old.size() != inputs.size()) return note("{}: compiling once more: {} inputs, were {}", options.name, inputs.size(), old.size());
+  if (old.size() != inputs.size())
+    return note("{}: compiling once more: {} inputs, were {}", options.name, inputs.size(), old.size());
   std::string changed;
   for (size_t i = 0; i < old.size(); ++i) {
     Type now = inputs[i].impl()->type();
-    if (!(now == old[i])) changed += fmt::format("{}input {} changed from {} to {}", changed.empty() ? "" : ", ", i, old[i].str(), now.str());
+    if (!(now == old[i]))
+      changed += fmt::format("{}input {} changed from {} to {}", changed.empty() ? "" : ", ", i, old[i].str(), now.str());
   }
   if (changed.empty()) {
     auto flags_now = trainable_flags();
     for (size_t i = 0; i < state.size() && changed.empty(); ++i)
-      if (flags_now[i] != last->trainable[i]) changed = fmt::format("'{}' was {}", state[i].name(), flags_now[i] ? "made trainable" : "frozen");
+      if (flags_now[i] != last->trainable[i])
+        changed = fmt::format("'{}' was {}", state[i].name(), flags_now[i] ? "made trainable" : "frozen");
   }
   note("{}: compiling once more: {}", options.name, changed);
 }
@@ -129,17 +133,23 @@ void Compiled::Impl::check_trace(CompiledEntry& entry) {
   if (text == entry.trace_text) {
     for (size_t i = 0; i < again.sources.size(); ++i)
       if (!same_capture(again.sources[i].tensor, entry.sources[i].tensor))
-        fail("{}: CHECK_TRACE: the function captures another tensor ('{}') than the one it was compiled with: keep it in a Variable, or pass it as an argument",
-             options.name, again.graph.inputs()[i].name);
+        fail(
+            "{}: CHECK_TRACE: the function captures another tensor ('{}') than the one it was compiled with: keep it in a "
+            "Variable, or pass it as an argument",
+            options.name, again.graph.inputs()[i].name);
     return;
   }
   size_t start = 0, line = 0;
   while (true) {
-    auto line_at = [start](const std::string& t) { return start >= t.size() ? std::string("(nothing)") : t.substr(start, t.find('\n', start) - start); };
+    auto line_at = [start](const std::string& t) {
+      return start >= t.size() ? std::string("(nothing)") : t.substr(start, t.find('\n', start) - start);
+    };
     std::string was = line_at(entry.trace_text), now = line_at(text);
     if (was != now)
-      fail("{}: CHECK_TRACE: the function traced differently at line {}: was `{}`, now `{}`. A number that changes must be a Scalar; a branch must not depend on what changes",
-           options.name, line, was, now);
+      fail(
+          "{}: CHECK_TRACE: the function traced differently at line {}: was `{}`, now `{}`. A number that changes must be a "
+          "Scalar; a branch must not depend on what changes",
+          options.name, line, was, now);
     start += was.size() + 1;
     ++line;
   }
@@ -152,13 +162,13 @@ std::vector<Tensor> Compiled::operator()(std::span<const Tensor> inputs) {
 }
 
 void Compiled::run(std::span<const Tensor> inputs, std::vector<Tensor>& outputs) {
-  if (context().tracer) {   // inside another trace: part of it
+  if (context().tracer) {  // inside another trace: part of it
     check_inputs(inputs, impl_->options.name);
     outputs = impl_->function(inputs);
     return;
   }
   if (!inputs.empty() && inputs.data() >= outputs.data() && inputs.data() < outputs.data() + outputs.size()) {
-    std::vector<Tensor> copy(inputs.begin(), inputs.end());   // outputs are about to be written
+    std::vector<Tensor> copy(inputs.begin(), inputs.end());  // outputs are about to be written
     return run(copy, outputs);
   }
   impl_->call(inputs, outputs, [](Executable& executable, void* const* in, void* const* out) { executable.run(in, out); });
@@ -172,7 +182,8 @@ std::vector<Compiled::KernelProfile> Compiled::profile(std::span<const Tensor> i
   std::vector<KernelProfile> profile;
   std::vector<Tensor> outputs;
   impl_->call(inputs, outputs, [&](Executable& executable, void* const* in, void* const* out) {
-    for (const KernelCall& call : executable.program().calls) profile.push_back({call.name, call.path, 0, call.cost.flops, call.cost.bytes});
+    for (const KernelCall& call : executable.program().calls)
+      profile.push_back({call.name, call.path, 0, call.cost.flops, call.cost.bytes});
     executable.run_observed(in, out, [&](int call, double ns) { profile[static_cast<size_t>(call)].ns += ns; });
   });
   return profile;

@@ -19,13 +19,15 @@ void own_memory(Variable::Slot& slot) {
 bool may_write_over(const Tensor& t, const Type& type) {
   if (!t.defined() || t.impl().use_count() != 1) return false;
   const TensorImpl& impl = *t.impl();
-  return !impl.traced() && impl.dense && !impl.node && !impl.slot && impl.dtype == type.dtype && impl.shape == type.shape && impl.storage.unique();
+  return !impl.traced() && impl.dense && !impl.node && !impl.slot && impl.dtype == type.dtype && impl.shape == type.shape &&
+         impl.storage.unique();
 }
 
 }  // namespace
 
 CompiledEntry::CompiledEntry(TracedFunction traced, std::shared_ptr<SharedProgram> its_program)
-    : program(std::move(its_program)), sources(std::move(traced.sources)), updates(std::move(traced.updates)), results(std::move(traced.results)) {
+    : program(std::move(its_program)), sources(std::move(traced.sources)), updates(std::move(traced.updates)),
+      results(std::move(traced.results)) {
   const Graph& graph = traced.graph;
   in.resize(sources.size());
   out.resize(graph.outputs().size());
@@ -47,7 +49,8 @@ CompiledEntry::CompiledEntry(TracedFunction traced, std::shared_ptr<SharedProgra
   };
   for (size_t i = 0; i < updates.size(); ++i) {
     own(updates[i].origin, updates[i].donated ? Owner::kDonated : Owner::kUpdate, i);
-    if (updates[i].donated) donated[static_cast<size_t>(graph.outputs()[static_cast<size_t>(updates[i].origin.index)].donates_input)] = true;
+    if (updates[i].donated)
+      donated[static_cast<size_t>(graph.outputs()[static_cast<size_t>(updates[i].origin.index)].donates_input)] = true;
   }
   for (size_t i = 0; i < results.size(); ++i) own(results[i], Owner::kResult, i);
 }
@@ -117,9 +120,12 @@ void CompiledEntry::finish(std::vector<Tensor>& results_out) {
     if (update.donated) continue;
     auto index = static_cast<size_t>(update.origin.index);
     std::shared_ptr<TensorImpl> source;
-    if (update.origin.kind == Origin::Kind::kInput) source = before[index].impl();
-    else if (outputs[index].owner == Owner::kUpdate) source = fresh[index];
-    else source = updates[outputs[index].index].slot->value.impl();   // two Variables set to one value
+    if (update.origin.kind == Origin::Kind::kInput)
+      source = before[index].impl();
+    else if (outputs[index].owner == Owner::kUpdate)
+      source = fresh[index];
+    else
+      source = updates[outputs[index].index].slot->value.impl();  // two Variables set to one value
     update.slot->bind(as_leaf(*dense_copy_if_needed(source), update.slot->leaf_id, update.slot->trainable));
   }
   for (size_t i = 0; i < results.size(); ++i) {
@@ -129,8 +135,10 @@ void CompiledEntry::finish(std::vector<Tensor>& results_out) {
       continue;
     }
     const Output& output = outputs[index];
-    if (output.owner != Owner::kResult) results_out[i] = Tensor(alias_of(*updates[output.index].slot->value.impl()));
-    else if (output.index != i) results_out[i] = results_out[output.index];
+    if (output.owner != Owner::kResult)
+      results_out[i] = Tensor(alias_of(*updates[output.index].slot->value.impl()));
+    else if (output.index != i)
+      results_out[i] = results_out[output.index];
   }
   for (auto& impl : fresh) impl.reset();
   before.clear();

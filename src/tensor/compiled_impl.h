@@ -15,26 +15,26 @@ struct CompiledEntry {
   enum class Owner : uint8_t { kDonated, kUpdate, kResult };
   struct Output {
     Owner owner = Owner::kResult;
-    size_t index = 0;                       // of the update or the result
+    size_t index = 0;  // of the update or the result
     Type type;
   };
 
   std::vector<Type> arguments;
-  std::vector<bool> trainable;              // of the state, when traced
+  std::vector<bool> trainable;  // of the state, when traced
   uint64_t trainable_seen = 0;
   std::shared_ptr<SharedProgram> program;
   std::vector<Tracer::Source> sources;
   std::vector<TracedFunction::Update> updates;
   std::vector<Origin> results;
-  std::vector<bool> donated;                // by graph input
-  std::vector<Output> outputs;              // by graph output
-  bool keeps_inputs = false;                // some result or update is an input as it was
-  std::string trace_text;                   // for CHECK_TRACE
+  std::vector<bool> donated;    // by graph input
+  std::vector<Output> outputs;  // by graph output
+  bool keeps_inputs = false;    // some result or update is an input as it was
+  std::string trace_text;       // for CHECK_TRACE
 
   std::vector<void*> in, out;
-  std::vector<std::shared_ptr<TensorImpl>> held;      // dense copies of strided arguments
-  std::vector<std::shared_ptr<TensorImpl>> fresh;     // by graph output: new values of state that is not donated
-  std::vector<Tensor> before;                         // by graph input, where keeps_inputs
+  std::vector<std::shared_ptr<TensorImpl>> held;   // dense copies of strided arguments
+  std::vector<std::shared_ptr<TensorImpl>> fresh;  // by graph output: new values of state that is not donated
+  std::vector<Tensor> before;                      // by graph input, where keeps_inputs
 
   CompiledEntry(TracedFunction traced, std::shared_ptr<SharedProgram> its_program);
   bool accepts(std::span<const Tensor> inputs) const;
@@ -46,7 +46,7 @@ struct CompiledEntry {
 
 struct Compiled::Impl {
   Function function;
-  std::vector<Variable> state;              // each once
+  std::vector<Variable> state;  // each once
   JitOptions options;
   std::vector<std::unique_ptr<CompiledEntry>> entries;
   CompiledEntry* last = nullptr;
@@ -66,12 +66,12 @@ struct Compiled::Impl {
 template <class Execute>
 void Compiled::Impl::call(std::span<const Tensor> inputs, std::vector<Tensor>& outputs, Execute&& execute) {
   CompiledEntry& entry = entry_for(inputs);
-  struct Release {   // also where a check fires
+  struct Release {  // also where a check fires
     SharedProgram* program;
     ~Release() { program->busy.store(false, std::memory_order_release); }
   };
   if (entry.program->busy.exchange(true, std::memory_order_acquire)) {
-    entry.program = clone(*entry.program);   // another thread runs it now
+    entry.program = clone(*entry.program);  // another thread runs it now
     entry.program->busy.store(true, std::memory_order_relaxed);
   }
   Release release{entry.program.get()};

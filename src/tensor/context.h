@@ -7,7 +7,7 @@ namespace ws {
 class Tracer;
 
 struct ThreadContext {
-  std::string path;            // "blocks.0.attention"
+  std::string path;  // "blocks.0.attention"
   bool no_grad = false;
   Tracer* tracer = nullptr;
 };

@@ -49,7 +49,8 @@ size_t hash_of(const OpDef& op, Operands inputs, const Attrs& attrs) {
   size_t hash = reinterpret_cast<size_t>(&op) >> 4;
   if (!attrs.empty()) hash = mix(hash, attrs.hash());
   for (const TensorImpl* x : inputs) {
-    hash = mix(hash, (static_cast<uint64_t>(x->dtype) << 8) | (static_cast<uint64_t>(x->dense) << 7) | static_cast<uint64_t>(x->shape.rank()));
+    hash = mix(hash, (static_cast<uint64_t>(x->dtype) << 8) | (static_cast<uint64_t>(x->dense) << 7) |
+                         static_cast<uint64_t>(x->shape.rank()));
     for (int64_t dim : x->shape) hash = mix(hash, static_cast<uint64_t>(dim));
     if (x->dense) continue;
     for (int i = 0; i < x->shape.rank(); ++i) hash = mix(hash, static_cast<uint64_t>(x->strides[static_cast<size_t>(i)]));
@@ -74,7 +75,7 @@ class EagerCache {
   EagerStats stats;
 
  private:
-  static constexpr size_t kMaxCalls = 8192;   // beyond: start again (sizes that change all the time)
+  static constexpr size_t kMaxCalls = 8192;  // beyond: start again (sizes that change all the time)
 
   EagerCall& add(size_t hash, const OpDef& op, Operands inputs, const Attrs& attrs) {
     auto call = compile(op, inputs, attrs);
@@ -118,7 +119,7 @@ class EagerCache {
       const TensorImpl& x = *inputs[i];
       values.push_back(graph.add_input(fmt::format("x{}", i), x.type()));
       call->operands.push_back({x.dtype, x.dense, x.shape, x.strides});
-      options.input_layouts.push_back({0, strides_of(x)});   // the pointer given is that of element 0
+      options.input_layouts.push_back({0, strides_of(x)});  // the pointer given is that of element 0
       any_strided |= !x.dense;
     }
     if (!any_strided) options.input_layouts.clear();
@@ -198,7 +199,8 @@ std::shared_ptr<TensorImpl> filled(const Type& type, double value) {
   auto size = static_cast<int64_t>(size_of(type.dtype)), total = type.num_bytes();
   if (total == 0) return result;
   store_element(bytes, type.dtype, value);
-  for (int64_t done = size; done < total; done *= 2) std::memcpy(bytes + done, bytes, static_cast<size_t>(std::min(done, total - done)));
+  for (int64_t done = size; done < total; done *= 2)
+    std::memcpy(bytes + done, bytes, static_cast<size_t>(std::min(done, total - done)));
   return result;
 }
 
@@ -218,7 +220,9 @@ std::shared_ptr<TensorImpl> dense_copy(const TensorData& data) {
   return result;
 }
 
-std::shared_ptr<TensorImpl> dense_copy_if_needed(const std::shared_ptr<TensorImpl>& impl) { return impl->dense ? impl : dense_copy(*impl); }
+std::shared_ptr<TensorImpl> dense_copy_if_needed(const std::shared_ptr<TensorImpl>& impl) {
+  return impl->dense ? impl : dense_copy(*impl);
+}
 
 EagerStats eager_stats() { return cache().stats; }
 

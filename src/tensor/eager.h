@@ -16,7 +16,7 @@ std::vector<std::shared_ptr<TensorImpl>> run_all(const OpDef& op, Operands input
 std::shared_ptr<TensorImpl> filled(const Type& type, double value);
 
 struct EagerStats {
-  int64_t calls = 0, compiled = 0;   // of this thread
+  int64_t calls = 0, compiled = 0;  // of this thread
 };
 EagerStats eager_stats();
 

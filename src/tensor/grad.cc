@@ -54,7 +54,7 @@ class EagerBuilder final : public Builder {
 
  private:
   std::vector<std::shared_ptr<TensorImpl>> values_;
-  std::vector<Value> made_;     // by apply(), still held
+  std::vector<Value> made_;  // by apply(), still held
   std::vector<bool> live_;
 };
 
@@ -66,8 +66,10 @@ std::vector<std::shared_ptr<TapeNode>> history_of(const TensorImpl& loss) {
   auto visit = [&](const std::shared_ptr<TapeNode>& node) {
     if (!node || node->walk == walk) return;
     if (node->consumed)
-      fail("{}grad(): part of this loss ({}{}{}) was already differentiated by another grad(): add the losses and call grad() once", path_prefix(),
-           node->op->name, node->path.empty() ? "" : " in ", node->path);
+      fail(
+          "{}grad(): part of this loss ({}{}{}) was already differentiated by another grad(): add the losses and call grad() "
+          "once",
+          path_prefix(), node->op->name, node->path.empty() ? "" : " in ", node->path);
     node->walk = walk;
     nodes.push_back(node);
   };
@@ -118,7 +120,8 @@ class TapeWalk {
     if (nodes_.empty() || wrt_.empty()) return gradients;
     for (auto& node : nodes_) node->consumed = true;
     auto found = backward(
-        builder_, tape_, loss_, wrt_, [this](size_t i) { free_entry(i); }, [this](std::span<const Value> live) { builder_.keep_only(live); });
+        builder_, tape_, loss_, wrt_, [this](size_t i) { free_entry(i); },
+        [this](std::span<const Value> live) { builder_.keep_only(live); });
     size_t next = 0;
     for (size_t i = 0; i < wrt.size(); ++i) {
       if (!wrt[i]) continue;
@@ -143,16 +146,17 @@ class TapeWalk {
 
   std::vector<std::shared_ptr<TapeNode>> nodes_;
   std::vector<TapeEntry> tape_;
-  std::unordered_map<const TensorImpl*, Value> leaves_;   // what no recorded op made; the builder keeps them alive
+  std::unordered_map<const TensorImpl*, Value> leaves_;  // what no recorded op made; the builder keeps them alive
   EagerBuilder builder_;
   Value loss_;
-  std::vector<Value> wrt_;                                // those that the loss depends on
+  std::vector<Value> wrt_;  // those that the loss depends on
 };
 
 const Tensor& checked_loss(const Tensor& loss) {
   if (!loss.defined()) fail("{}grad(): the loss is an undefined Tensor", path_prefix());
   if (loss.size() != 1 || !is_floating(loss.dtype()))
-    fail("{}grad(): the loss must be one floating number, not {}; reduce it with mean() or sum()", path_prefix(), describe(*loss.impl()));
+    fail("{}grad(): the loss must be one floating number, not {}; reduce it with mean() or sum()", path_prefix(),
+         describe(*loss.impl()));
   if (loss.impl()->traced()) Tracer::check_usable(*loss.impl(), "grad()");
   return loss;
 }
@@ -212,8 +216,8 @@ std::vector<Tensor> grad_of(const Tensor& loss_given, const std::vector<Tensor>&
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].defined()) fail("{}grad_of(): input {} is an undefined Tensor", path_prefix(), i);
     if (!inputs[i].impl()->requires_grad)
-      fail("{}grad_of(): input {} ({}) was not watched, so its uses were not recorded: x = watch(x) before they are", path_prefix(), i,
-           describe(*inputs[i].impl()));
+      fail("{}grad_of(): input {} ({}) was not watched, so its uses were not recorded: x = watch(x) before they are",
+           path_prefix(), i, describe(*inputs[i].impl()));
   }
   Tensor loss = as_scalar(checked_loss(loss_given));
   check_loss(loss);

@@ -59,7 +59,7 @@ std::shared_ptr<SharedProgram> find_or_compile(const Graph& traced, int num_thre
     std::lock_guard lock(c.mutex);
     if (auto found = c.programs.find(key); found != c.programs.end()) return found->second;
   }
-  auto program = compile(run_pipeline(traced, pipeline_options()).graph, options);   // unlocked: two threads compile at once
+  auto program = compile(run_pipeline(traced, pipeline_options()).graph, options);  // unlocked: two threads compile at once
   std::lock_guard lock(c.mutex);
   return c.programs.try_emplace(std::move(key), std::move(program)).first->second;
 }
@@ -73,7 +73,7 @@ std::shared_ptr<SharedProgram> clone(const SharedProgram& program) {
 
 void drop_idle_programs() {
   Cache& c = cache();
-  std::vector<std::shared_ptr<SharedProgram>> dropped;   // destroyed after the lock is released
+  std::vector<std::shared_ptr<SharedProgram>> dropped;  // destroyed after the lock is released
   std::lock_guard lock(c.mutex);
   int64_t kept = 0;
   for (auto at = c.programs.begin(); at != c.programs.end();) {

@@ -28,7 +28,7 @@ SizeClass size_class_of(int64_t num_bytes) {
   }
   int octave = std::bit_width(static_cast<uint64_t>(num_bytes - 1)) - 1;
   int64_t base = int64_t{1} << octave, step = base / 8;
-  int64_t steps = (num_bytes - base + step - 1) / step;   // 1..8
+  int64_t steps = (num_bytes - base + step - 1) / step;  // 1..8
   return {16 + (octave - 10) * 8 + static_cast<int>(steps) - 1, base + steps * step};
 }
 
@@ -54,7 +54,7 @@ class Allocator {
   void release_large() {
     std::lock_guard lock(mutex_);
     for (Storage*& head : free_) {
-      if (!head || head->num_bytes <= kSlabLimit) continue;   // parts of slabs stay
+      if (!head || head->num_bytes <= kSlabLimit) continue;  // parts of slabs stay
       while (head) {
         Storage* storage = std::exchange(head, head->next_free);
         cached_bytes_ -= storage->num_bytes;
@@ -111,7 +111,8 @@ class Allocator {
 
   Storage* carve(SizeClass wanted) {
     auto* slab = static_cast<char*>(request(kSlabBytes));
-    for (int64_t at = wanted.num_bytes; at + wanted.num_bytes <= kSlabBytes; at += wanted.num_bytes) push(block(slab + at, wanted));
+    for (int64_t at = wanted.num_bytes; at + wanted.num_bytes <= kSlabBytes; at += wanted.num_bytes)
+      push(block(slab + at, wanted));
     return block(slab, wanted);
   }
 

@@ -10,7 +10,7 @@ namespace ws {
 /// A block of memory, 64-byte aligned. Counted by StorageRef; returns to the allocator with its last one.
 struct Storage {
   void* data = nullptr;
-  int64_t num_bytes = 0;       // of the block: at least what was asked for
+  int64_t num_bytes = 0;  // of the block: at least what was asked for
   int size_class = 0;
   std::atomic<int32_t> count{0};
   Storage* next_free = nullptr;
@@ -49,10 +49,10 @@ class StorageRef {
 StorageRef allocate_storage(int64_t num_bytes);
 
 struct AllocatorStats {
-  int64_t live_bytes = 0;      // in blocks that handles hold
-  int64_t cached_bytes = 0;    // in blocks kept for reuse
+  int64_t live_bytes = 0;    // in blocks that handles hold
+  int64_t cached_bytes = 0;  // in blocks kept for reuse
   int64_t peak_live_bytes = 0;
-  int64_t system_requests = 0; // blocks and slabs asked from the backend since the start
+  int64_t system_requests = 0;  // blocks and slabs asked from the backend since the start
 };
 AllocatorStats allocator_stats();
 /// The peak starts again from what is live now.

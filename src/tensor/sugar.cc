@@ -18,7 +18,8 @@ Shape common_shape(std::string_view op, const Tensor& a, const Tensor& b) {
   try {
     return broadcast_shapes(a.shape(), b.shape());
   } catch (const Error&) {
-    fail("{}{}: the shapes {} and {} do not broadcast; trailing dims must be equal or 1", path_prefix(), op, a.shape().str(), b.shape().str());
+    fail("{}{}: the shapes {} and {} do not broadcast; trailing dims must be equal or 1", path_prefix(), op, a.shape().str(),
+         b.shape().str());
   }
 }
 
@@ -31,8 +32,8 @@ Tensor binary(const OpDef& op, const Tensor& a, const Tensor& b) {
   check_defined(a, op.name, "the first operand");
   check_defined(b, op.name, "the second operand");
   if (a.dtype() != b.dtype())
-    fail("{}{}: the operands are {} and {}; cast one of them, as in b.cast(DType::{})", path_prefix(), op.name, describe(*a.impl()), describe(*b.impl()),
-         a.dtype() == DType::boolean ? "boolean" : name_of(a.dtype()));
+    fail("{}{}: the operands are {} and {}; cast one of them, as in b.cast(DType::{})", path_prefix(), op.name,
+         describe(*a.impl()), describe(*b.impl()), a.dtype() == DType::boolean ? "boolean" : name_of(a.dtype()));
   if (a.shape() == b.shape()) {
     TensorImpl* operands[] = {a.impl().get(), b.impl().get()};
     return apply_single(op, operands, {});
@@ -52,7 +53,8 @@ Tensor number_like(const Tensor& other, double value, std::string_view op) {
 // Groups of adjacent axes, innermost first, as the IR's builder takes them.
 Tensor reduce(std::string_view name, const Tensor& x, std::vector<int64_t> axes, bool keepdims) {
   check_defined(x, name, "the operand");
-  if (x.dtype() == DType::bf16) return reduce(name, x.cast(DType::f32), std::move(axes), keepdims).cast(DType::bf16);   // f32 sums, rounded once
+  if (x.dtype() == DType::bf16)
+    return reduce(name, x.cast(DType::f32), std::move(axes), keepdims).cast(DType::bf16);  // f32 sums, rounded once
   int64_t rank = x.rank();
   if (axes.empty())
     for (int64_t i = 0; i < rank; ++i) axes.push_back(i);
@@ -61,7 +63,8 @@ Tensor reduce(std::string_view name, const Tensor& x, std::vector<int64_t> axes,
     if (axis < 0) axis += rank;
   }
   std::sort(axes.begin(), axes.end());
-  if (std::adjacent_find(axes.begin(), axes.end()) != axes.end()) fail("{}{}: an axis of {} is named twice", path_prefix(), name, x.shape().str());
+  if (std::adjacent_find(axes.begin(), axes.end()) != axes.end())
+    fail("{}{}: an axis of {} is named twice", path_prefix(), name, x.shape().str());
   Tensor y = x;
   for (size_t end = axes.size(); end > 0;) {
     size_t begin = end - 1;
@@ -77,15 +80,15 @@ Tensor reduce(std::string_view name, const Tensor& x, std::vector<int64_t> axes,
 
 }  // namespace
 
-#define UNARY(name)                            \
-  Tensor name(const Tensor& x) {               \
-    static const OpDef& op = op_named(#name);  \
-    return unary(op, x);                       \
+#define UNARY(name)                           \
+  Tensor name(const Tensor& x) {              \
+    static const OpDef& op = op_named(#name); \
+    return unary(op, x);                      \
   }
-#define BINARY(name)                                \
-  Tensor name(const Tensor& a, const Tensor& b) {   \
-    static const OpDef& op = op_named(#name);       \
-    return binary(op, a, b);                        \
+#define BINARY(name)                              \
+  Tensor name(const Tensor& a, const Tensor& b) { \
+    static const OpDef& op = op_named(#name);     \
+    return binary(op, a, b);                      \
   }
 #define OTHER(name)
 #define WS_OP(kind, name) kind(name)
@@ -109,12 +112,16 @@ Tensor operator/(const Tensor& a, double b) { return div(a, number_like(a, b, "d
 Tensor operator/(double a, const Tensor& b) { return div(number_like(b, a, "div"), b); }
 Tensor operator-(const Tensor& x) { return neg(x); }
 
-Tensor Tensor::sum(std::vector<int64_t> axes, bool keepdims) const { return reduce("reduce_sum", *this, std::move(axes), keepdims); }
-Tensor Tensor::max(std::vector<int64_t> axes, bool keepdims) const { return reduce("reduce_max", *this, std::move(axes), keepdims); }
+Tensor Tensor::sum(std::vector<int64_t> axes, bool keepdims) const {
+  return reduce("reduce_sum", *this, std::move(axes), keepdims);
+}
+Tensor Tensor::max(std::vector<int64_t> axes, bool keepdims) const {
+  return reduce("reduce_max", *this, std::move(axes), keepdims);
+}
 
 Tensor Tensor::mean(std::vector<int64_t> axes, bool keepdims) const {
   if (!is_floating(dtype())) fail("{}mean: needs a floating dtype, not {}; cast it first", path_prefix(), describe(*impl_));
-  if (dtype() == DType::bf16) return cast(DType::f32).mean(std::move(axes), keepdims).cast(DType::bf16);   // rounded once
+  if (dtype() == DType::bf16) return cast(DType::f32).mean(std::move(axes), keepdims).cast(DType::bf16);  // rounded once
   Tensor total = sum(std::move(axes), keepdims);
   double count = total.size() == 0 ? 1 : static_cast<double>(size() / total.size());
   return total / count;
@@ -143,14 +150,16 @@ Tensor concatenate(const std::vector<Tensor>& parts, int axis) {
     operands.push_back(part.impl().get());
   }
   int64_t rank = parts[0].rank();
-  if (axis < -rank || axis >= rank) fail("{}concatenate: axis {} is outside the shape {}", path_prefix(), axis, parts[0].shape().str());
+  if (axis < -rank || axis >= rank)
+    fail("{}concatenate: axis {} is outside the shape {}", path_prefix(), axis, parts[0].shape().str());
   return apply_single(op, operands, {{"axis", axis < 0 ? axis + rank : static_cast<int64_t>(axis)}});
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b) {
   static const OpDef& op = op_named("matmul");
   auto with_flags = [](bool ta, bool tb) { return Attrs{{"transpose_a", ta}, {"transpose_b", tb}, {"out_dtype", DType::f32}}; };
-  static const Attrs kAttrs[] = {with_flags(false, false), with_flags(true, false), with_flags(false, true), with_flags(true, true)};
+  static const Attrs kAttrs[] = {with_flags(false, false), with_flags(true, false), with_flags(false, true),
+                                 with_flags(true, true)};
   TensorImpl* operands[] = {a.impl().get(), b.impl().get()};
   return apply_single(op, operands, kAttrs[(transpose_a ? 1 : 0) + (transpose_b ? 2 : 0)]);
 }
@@ -175,7 +184,8 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
   check_defined(k, "attention", "k");
   check_defined(v, "attention", "v");
   if (q.dtype() != k.dtype() || q.dtype() != v.dtype())
-    fail("{}attention: q is {}, k is {}, v is {}; they must have one dtype", path_prefix(), describe(*q.impl()), describe(*k.impl()), describe(*v.impl()));
+    fail("{}attention: q is {}, k is {}, v is {}; they must have one dtype", path_prefix(), describe(*q.impl()),
+         describe(*k.impl()), describe(*v.impl()));
   if (q.rank() != 4) fail("{}attention: q must be [batch, time, heads, size], not {}", path_prefix(), q.shape().str());
   double factor = scale.value_or(1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, q.dim(3)))));
   TensorImpl* operands[] = {q.impl().get(), k.impl().get(), v.impl().get()};
@@ -204,8 +214,8 @@ void check_has_last_axis(const Tensor& x, std::string_view who) {
 
 Tensor softmax(const Tensor& x) {
   check_has_last_axis(x, "softmax");
-  if (x.dtype() == DType::bf16) return softmax(x.cast(DType::f32)).cast(DType::bf16);   // rounded once
-  Tensor e = exp(x - x.max({-1}, true).detach());   // the maximum cancels: no gradient through it
+  if (x.dtype() == DType::bf16) return softmax(x.cast(DType::f32)).cast(DType::bf16);  // rounded once
+  Tensor e = exp(x - x.max({-1}, true).detach());  // the maximum cancels: no gradient through it
   return e / e.sum({-1}, true);
 }
 

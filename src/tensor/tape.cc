@@ -44,10 +44,10 @@ bool wants_gradient(const OpDef& op, Operands inputs) {
 }
 
 void record_on_tape(const OpDef& op, Operands inputs, const Attrs& attrs, std::span<std::shared_ptr<TensorImpl>> results) {
-  static std::atomic<uint64_t> sequence{0};   // of the process: tensors may move between threads
+  static std::atomic<uint64_t> sequence{0};  // of the process: tensors may move between threads
   bool any = false;
   for (const auto& r : results) any |= is_floating(r->dtype);
-  if (!any) return;   // comparisons, integers: no gradient passes
+  if (!any) return;  // comparisons, integers: no gradient passes
   auto node = std::make_shared<TapeNode>();
   node->op = &op;
   node->attrs = attrs;

@@ -17,10 +17,10 @@ struct TapeNode {
   const OpDef* op = nullptr;
   Attrs attrs;
   std::string path;
-  uint64_t sequence = 0;                              // program order
+  uint64_t sequence = 0;  // program order
   std::vector<std::shared_ptr<TensorImpl>> inputs;
-  std::vector<TensorData> results;                    // not TensorImpl: those point here
-  bool consumed = false;                              // by a grad(): inputs and results are gone
+  std::vector<TensorData> results;  // not TensorImpl: those point here
+  bool consumed = false;            // by a grad(): inputs and results are gone
   // Filled by the walk of grad().
   uint64_t walk = 0;
   int first_value = -1;

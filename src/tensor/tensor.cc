@@ -26,7 +26,8 @@ const TensorImpl& readable(const Tensor& t, std::string_view what) {
 }
 
 Tensor copy_of(const void* data, int64_t count, DType dtype, const Shape& shape) {
-  if (count != shape.num_elements()) fail("Tensor::from: {} values do not fill the shape {} ({} elements)", count, shape.str(), shape.num_elements());
+  if (count != shape.num_elements())
+    fail("Tensor::from: {} values do not fill the shape {} ({} elements)", count, shape.str(), shape.num_elements());
   auto impl = new_dense({dtype, shape});
   if (impl->num_bytes() > 0) std::memcpy(impl->storage->data, data, static_cast<size_t>(impl->num_bytes()));
   return Tensor(std::move(impl));
@@ -55,8 +56,10 @@ Tensor view_op(const OpDef& op, const Tensor& x, View&& view, MakeAttrs&& make_a
 
 Tensor::Tensor(double value) {
   static const OpDef& constant = op_named("constant");
-  if (Tracer* tracer = context().tracer) *this = tracer->record(constant, {}, {{"dtype", DType::f32}, {"value", value}})[0];
-  else impl_ = filled({DType::f32, {}}, value);
+  if (Tracer* tracer = context().tracer)
+    *this = tracer->record(constant, {}, {{"dtype", DType::f32}, {"value", value}})[0];
+  else
+    impl_ = filled({DType::f32, {}}, value);
 }
 
 Tensor Tensor::from(std::span<const float> values, const Shape& shape) {
@@ -65,7 +68,9 @@ Tensor Tensor::from(std::span<const float> values, const Shape& shape) {
 Tensor Tensor::from(std::span<const int32_t> values, const Shape& shape) {
   return copy_of(values.data(), static_cast<int64_t>(values.size()), DType::i32, shape);
 }
-Tensor Tensor::from_bytes(const void* data, DType dtype, const Shape& shape) { return copy_of(data, shape.num_elements(), dtype, shape); }
+Tensor Tensor::from_bytes(const void* data, DType dtype, const Shape& shape) {
+  return copy_of(data, shape.num_elements(), dtype, shape);
+}
 
 Tensor Tensor::zeros(const Shape& shape, DType dtype) { return full(shape, 0, dtype); }
 Tensor Tensor::ones(const Shape& shape, DType dtype) { return full(shape, 1, dtype); }
@@ -97,12 +102,16 @@ std::vector<T> Tensor::to_vector() const {
   auto impl = dense_copy_if_needed(impl_);
   std::vector<T> values(static_cast<size_t>(impl->shape.num_elements()));
   const auto* bytes = static_cast<const char*>(impl->pointer());
-  constexpr DType kSame = std::is_same_v<T, float> ? DType::f32 : std::is_same_v<T, double> ? DType::f64 : std::is_same_v<T, int32_t> ? DType::i32 : DType::u32;
+  constexpr DType kSame = std::is_same_v<T, float>     ? DType::f32
+                          : std::is_same_v<T, double>  ? DType::f64
+                          : std::is_same_v<T, int32_t> ? DType::i32
+                                                       : DType::u32;
   if (impl->dtype == kSame) {
     if (!values.empty()) std::memcpy(values.data(), bytes, static_cast<size_t>(impl->num_bytes()));
     return values;
   }
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<T>(load_element(bytes + i * size_of(impl->dtype), impl->dtype));
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<T>(load_element(bytes + i * size_of(impl->dtype), impl->dtype));
   return values;
 }
 template std::vector<float> Tensor::to_vector() const;
@@ -127,8 +136,10 @@ Tensor Tensor::reshape(std::span<const int64_t> wanted) const {
   int64_t* unknown = nullptr;
   for (int64_t& dim : dims) {
     if (dim == -1 && unknown) fail("{}reshape: only one dim may be -1", path_prefix());
-    if (dim == -1) unknown = &dim;
-    else known *= dim;
+    if (dim == -1)
+      unknown = &dim;
+    else
+      known *= dim;
   }
   if (unknown) {
     if (known <= 0 || from.num_elements() % known != 0)
@@ -139,7 +150,11 @@ Tensor Tensor::reshape(std::span<const int64_t> wanted) const {
   if (to == from) return *this;
   if (to.num_elements() != from.num_elements())
     fail("{}reshape: {} has {} elements, {} has {}", path_prefix(), from.str(), from.num_elements(), to.str(), to.num_elements());
-  return view_op(op, *this, [&](const TensorData& x) { return view_reshape(x, to); }, [&] { return Attrs{{"shape", dims}}; });
+  return view_op(
+      op, *this, [&](const TensorData& x) { return view_reshape(x, to); },
+      [&] {
+        return Attrs{{"shape", dims}};
+      });
 }
 
 Tensor Tensor::transpose(std::vector<int64_t> permutation) const {
@@ -150,8 +165,11 @@ Tensor Tensor::transpose(std::vector<int64_t> permutation) const {
   for (int64_t axis : permutation) seen[static_cast<size_t>(axis)] = true;
   if (permutation.size() != seen.size() || std::find(seen.begin(), seen.end(), false) != seen.end())
     fail("{}transpose: the permutation must name each axis of {} once", path_prefix(), from.str());
-  return view_op(op, *this, [&](const TensorData& x) { return std::optional(view_transpose(x, permutation)); },
-                 [&] { return Attrs{{"permutation", permutation}}; });
+  return view_op(
+      op, *this, [&](const TensorData& x) { return std::optional(view_transpose(x, permutation)); },
+      [&] {
+        return Attrs{{"permutation", permutation}};
+      });
 }
 
 Tensor Tensor::t() const {
@@ -171,7 +189,11 @@ Tensor Tensor::broadcast_to(const Shape& to) const {
   bool fits = extra >= 0;
   for (int i = 0; fits && i < from.rank(); ++i) fits = from[i] == 1 || from[i] == to[i + extra];
   if (!fits) fail("{}broadcast_to: {} does not broadcast to {}", path_prefix(), from.str(), to.str());
-  return view_op(op, *this, [&](const TensorData& x) { return std::optional(view_broadcast(x, to)); }, [&] { return Attrs{{"shape", dims_of(to)}}; });
+  return view_op(
+      op, *this, [&](const TensorData& x) { return std::optional(view_broadcast(x, to)); },
+      [&] {
+        return Attrs{{"shape", dims_of(to)}};
+      });
 }
 
 Tensor Tensor::slice(int axis, int64_t start, int64_t stop, int64_t step) const {
@@ -185,8 +207,11 @@ Tensor Tensor::slice(int axis, int64_t start, int64_t stop, int64_t step) const 
   starts[at] = start;
   stops[at] = stop;
   steps[at] = step;
-  return view_op(op, *this, [&](const TensorData& x) { return std::optional(view_slice(x, starts, stops, steps)); },
-                 [&] { return Attrs{{"starts", starts}, {"stops", stops}, {"steps", steps}}; });
+  return view_op(
+      op, *this, [&](const TensorData& x) { return std::optional(view_slice(x, starts, stops, steps)); },
+      [&] {
+        return Attrs{{"starts", starts}, {"stops", stops}, {"steps", steps}};
+      });
 }
 
 Tensor Tensor::squeeze(int axis) const {
@@ -199,7 +224,8 @@ Tensor Tensor::squeeze(int axis) const {
 
 Tensor Tensor::unsqueeze(int axis) const {
   int64_t places = rank() + 1;
-  if (axis < -places || axis >= places) fail("{}unsqueeze: axis {} is outside the {} places of {}", path_prefix(), axis, places, shape().str());
+  if (axis < -places || axis >= places)
+    fail("{}unsqueeze: axis {} is outside the {} places of {}", path_prefix(), axis, places, shape().str());
   std::vector<int64_t> dims = dims_of(shape());
   dims.insert(dims.begin() + (axis < 0 ? axis + places : axis), 1);
   return reshape(Shape(dims));

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "ir/type.h"
 #include "ir/op_def.h"
+#include "ir/type.h"
 #include "tensor/storage.h"
 #include "wholestep/tensor.h"
 
@@ -15,10 +15,10 @@ namespace ws {
 /// A typed, strided window on a storage. Every op's result is dense; views need not be.
 struct TensorData {
   DType dtype = DType::f32;
-  bool dense = true;                             // row-major without gaps; then `strides` is not kept
+  bool dense = true;  // row-major without gaps; then `strides` is not kept
   Shape shape;
-  std::array<int64_t, kMaxRank> strides{};       // in elements
-  int64_t offset = 0;                            // in elements
+  std::array<int64_t, kMaxRank> strides{};  // in elements
+  int64_t offset = 0;                       // in elements
   StorageRef storage;
 
   void* pointer() const { return static_cast<char*>(storage->data) + offset * static_cast<int64_t>(size_of(dtype)); }
@@ -34,8 +34,8 @@ struct TensorImpl : TensorData, std::enable_shared_from_this<TensorImpl> {
   Value value;
   // Gradients. A leaf has no node.
   bool requires_grad = false;
-  int result_index = 0;                          // of node
-  std::shared_ptr<TapeNode> node;                // shared: every tensor made from it keeps its history alive
+  int result_index = 0;            // of node
+  std::shared_ptr<TapeNode> node;  // shared: every tensor made from it keeps its history alive
   // The Variable whose value this is: leaf_id is unique to it for ever, slot is null once the Variable holds another value.
   uint64_t leaf_id = 0;
   Variable::Slot* slot = nullptr;

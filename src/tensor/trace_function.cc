@@ -75,8 +75,9 @@ class Assembler {
 
  private:
   bool live_node(const Node& node) const {
-    if (resolve(node.results[0]) != node.results[0]) return false;   // stop_gradient
-    return node.op->has(kEffect) || std::any_of(node.results.begin(), node.results.end(), [&](Value v) { return live_[static_cast<size_t>(v.id)]; });
+    if (resolve(node.results[0]) != node.results[0]) return false;  // stop_gradient
+    return node.op->has(kEffect) ||
+           std::any_of(node.results.begin(), node.results.end(), [&](Value v) { return live_[static_cast<size_t>(v.id)]; });
   }
   void mark_live() {
     for (auto node = raw_.nodes().rbegin(); node != raw_.nodes().rend(); ++node)
@@ -108,7 +109,7 @@ class OutputTable {
 
 struct Change {
   size_t state;
-  Value value;   // of the trace
+  Value value;  // of the trace
 };
 
 // The values of the function's results; a concrete one becomes an input.
@@ -124,13 +125,14 @@ std::vector<Value> call_traced(const Compiled::Function& function, Tracer& trace
 
 }  // namespace
 
-TracedFunction trace_function(const Compiled::Function& function, const std::vector<Variable>& state, std::span<const Type> arguments,
-                              const JitOptions& options) {
+TracedFunction trace_function(const Compiled::Function& function, const std::vector<Variable>& state,
+                              std::span<const Type> arguments, const JitOptions& options) {
   Tracer tracer(options.name);
   std::vector<Tensor> traced_arguments, traced_state;
   std::vector<Change> changes;
   std::vector<Value> results;
-  for (size_t i = 0; i < arguments.size(); ++i) traced_arguments.push_back(tracer.add_argument(arguments[i], static_cast<int>(i)));
+  for (size_t i = 0; i < arguments.size(); ++i)
+    traced_arguments.push_back(tracer.add_argument(arguments[i], static_cast<int>(i)));
   {
     StateGuard guard(state);
     for (size_t i = 0; i < state.size(); ++i) {
@@ -146,9 +148,9 @@ TracedFunction trace_function(const Compiled::Function& function, const std::vec
   }
 
   Assembler assembler(tracer);
-  const size_t first_state = arguments.size();   // raw inputs: arguments, state, then what was met on the way
+  const size_t first_state = arguments.size();  // raw inputs: arguments, state, then what was met on the way
   for (Change& c : changes) c.value = assembler.resolve(c.value);
-  std::erase_if(changes, [&](const Change& c) { return c.value == traced_state[c.state].impl()->value; });   // set to what it was
+  std::erase_if(changes, [&](const Change& c) { return c.value == traced_state[c.state].impl()->value; });  // set to what it was
   for (Value& v : results) v = assembler.resolve(v);
 
   // An input that some tensor is to be afterwards must keep its bytes.
@@ -160,7 +162,8 @@ TracedFunction trace_function(const Compiled::Function& function, const std::vec
   for (const Change& c : changes) mark(c.value);
   for (Value v : results) mark(v);
   for (const Change& c : changes)
-    if (assembler.raw_input(c.value) < 0 && options.donate) assembler.need(traced_state[c.state].impl()->value);   // the memory written over
+    if (assembler.raw_input(c.value) < 0 && options.donate)
+      assembler.need(traced_state[c.state].impl()->value);  // the memory written over
 
   TracedFunction traced;
   traced.sources = std::move(tracer.sources);
@@ -175,14 +178,18 @@ TracedFunction trace_function(const Compiled::Function& function, const std::vec
     size_t raw = first_state + c.state;
     int donor = options.donate && !read_afterwards[raw] ? assembler.input_position(raw) : -1;
     int before = static_cast<int>(traced.graph.outputs().size());
-    std::string name = donor >= 0 ? "next/" + traced.graph.inputs()[static_cast<size_t>(donor)].name : fmt::format("next{}", c.state);
+    std::string name =
+        donor >= 0 ? "next/" + traced.graph.inputs()[static_cast<size_t>(donor)].name : fmt::format("next{}", c.state);
     int index = outputs.add(assembler.mapped(c.value), name, donor);
     traced.updates.push_back({slot, {Origin::Kind::kOutput, index}, donor >= 0 && index == before});
   }
   for (size_t i = 0; i < results.size(); ++i) {
     int input = assembler.raw_input(results[i]);
-    if (input >= 0) traced.results.push_back({Origin::Kind::kInput, assembler.input_position(static_cast<size_t>(input))});
-    else traced.results.push_back({Origin::Kind::kOutput, outputs.add(assembler.mapped(results[i]), fmt::format("result{}", i), -1)});
+    if (input >= 0)
+      traced.results.push_back({Origin::Kind::kInput, assembler.input_position(static_cast<size_t>(input))});
+    else
+      traced.results.push_back(
+          {Origin::Kind::kOutput, outputs.add(assembler.mapped(results[i]), fmt::format("result{}", i), -1)});
   }
   return traced;
 }

@@ -17,20 +17,20 @@ struct Origin {
 };
 
 struct TracedFunction {
-  Graph graph;                              // only what is needed; outputs are distinct
-  std::vector<Tracer::Source> sources;      // by graph input
+  Graph graph;                          // only what is needed; outputs are distinct
+  std::vector<Tracer::Source> sources;  // by graph input
   struct Update {
     Variable::Slot* slot;
     Origin origin;
-    bool donated;                           // written over the slot's memory
+    bool donated;  // written over the slot's memory
   };
-  std::vector<Update> updates;              // the state that the function set
-  std::vector<Origin> results;              // by result of the function
+  std::vector<Update> updates;  // the state that the function set
+  std::vector<Origin> results;  // by result of the function
 };
 
 /// Calls `function` once on traced inputs. The state's Variables hold traced values meanwhile and their own again
 /// afterwards, also when something throws.
-TracedFunction trace_function(const Compiled::Function& function, const std::vector<Variable>& state, std::span<const Type> arguments,
-                              const JitOptions& options);
+TracedFunction trace_function(const Compiled::Function& function, const std::vector<Variable>& state,
+                              std::span<const Type> arguments, const JitOptions& options);
 
 }  // namespace ws

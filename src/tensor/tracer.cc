@@ -67,8 +67,10 @@ Value Tracer::import(TensorImpl& impl) {
   std::string name;
   if (impl.slot && !registered(*impl.slot)) {
     if (impl.slot->trainable)
-      fail("{}{}: parameter '{}' ({}) is used but not registered, so the step cannot update it: build it as a member of its Module, or pass its owner to jit()",
-           path_prefix(), name_, impl.slot->name, describe(impl));
+      fail(
+          "{}{}: parameter '{}' ({}) is used but not registered, so the step cannot update it: build it as a member of its "
+          "Module, or pass its owner to jit()",
+          path_prefix(), name_, impl.slot->name, describe(impl));
     source.kind = Source::Kind::kSlot;
     source.slot = impl.slot->shared_from_this();
     name = impl.slot->name;
@@ -111,8 +113,10 @@ std::vector<Value> Tracer::gradients(Value loss, std::span<const Value> wrt) {
     bool used = std::any_of(node.results.begin(), node.results.end(), [&](Value v) { return needed[static_cast<size_t>(v.id)]; });
     if (!used || state == NodeState::kPlain) continue;
     if (state == NodeState::kConsumed)
-      fail("{}grad(): part of this loss ({}{}{}) was already differentiated by another grad(): add the losses and call grad() once", path_prefix(),
-           node.op->name, node.path.empty() ? "" : " in ", node.path);
+      fail(
+          "{}grad(): part of this loss ({}{}{}) was already differentiated by another grad(): add the losses and call grad() "
+          "once",
+          path_prefix(), node.op->name, node.path.empty() ? "" : " in ", node.path);
     state = NodeState::kConsumed;
     for (Value v : node.inputs) needed[static_cast<size_t>(v.id)] = true;
     nodes.push_back(i);
@@ -138,8 +142,10 @@ std::vector<Value> Tracer::gradients(Value loss, std::span<const Value> wrt) {
 void Tracer::check_usable(const TensorImpl& impl, std::string_view op) {
   const Tracer* tracer = context().tracer;
   if (tracer && tracer->id_ == impl.trace_id) return;
-  fail("{}{}: a {} made inside a jit function is used outside of it; return it from the function, or keep it in a Variable given to jit()",
-       path_prefix(), op, describe(impl));
+  fail(
+      "{}{}: a {} made inside a jit function is used outside of it; return it from the function, or keep it in a Variable given "
+      "to jit()",
+      path_prefix(), op, describe(impl));
 }
 
 void Tracer::fail_reading(const TensorImpl& impl, std::string_view what) {
@@ -154,8 +160,10 @@ void Tracer::fail_reading(const TensorImpl& impl, std::string_view what) {
     for (const GraphInput& input : graph.inputs())
       if (input.value == impl.value) from = fmt::format("input '{}' of the function", input.name);
   }
-  fail("{}{} of a {} that is being traced ({}): while jit traces, tensors have no values yet. Read it after the call, or choose with where()",
-       path_prefix(), what, describe(impl), from);
+  fail(
+      "{}{} of a {} that is being traced ({}): while jit traces, tensors have no values yet. Read it after the call, or choose "
+      "with where()",
+      path_prefix(), what, describe(impl), from);
 }
 
 // A program is kept, so it must not depend on where its first call happened to be: the path and NoGrad of the caller do not count.

@@ -18,9 +18,9 @@ class Tracer {
   struct Source {
     enum class Kind : uint8_t { kArgument, kState, kTensor, kSlot };
     Kind kind = Kind::kArgument;
-    int index = -1;                              // argument, state
-    std::shared_ptr<TensorImpl> tensor;          // kTensor: captured by the function
-    std::shared_ptr<Variable::Slot> slot;        // kState, kSlot
+    int index = -1;                        // argument, state
+    std::shared_ptr<TensorImpl> tensor;    // kTensor: captured by the function
+    std::shared_ptr<Variable::Slot> slot;  // kState, kSlot
   };
 
   explicit Tracer(std::string name);
@@ -44,7 +44,7 @@ class Tracer {
   std::vector<Value> gradients(Value loss, std::span<const Value> wrt);
 
   Graph graph;
-  std::vector<Source> sources;                   // by graph input
+  std::vector<Source> sources;  // by graph input
 
   /// Error where a traced tensor is used outside its trace.
   static void check_usable(const TensorImpl& impl, std::string_view op);
@@ -58,10 +58,10 @@ class Tracer {
   uint64_t id_;
   std::string name_;
   GraphBuilder builder_;
-  std::vector<NodeState> node_states_;           // by graph node: plain ones are no part of a gradient's path
+  std::vector<NodeState> node_states_;  // by graph node: plain ones are no part of a gradient's path
   std::unordered_map<const Variable::Slot*, int> registered_;
   std::unordered_map<const TensorImpl*, Value> imported_;
-  std::vector<std::shared_ptr<TensorImpl>> kept_;     // so that no address in imported_ is used again
+  std::vector<std::shared_ptr<TensorImpl>> kept_;  // so that no address in imported_ is used again
   std::unordered_map<std::string, int> names_;
 };
 

@@ -39,8 +39,10 @@ void Variable::Slot::bind(std::shared_ptr<TensorImpl> impl) {
 
 Variable::Variable(std::string name, Tensor value, bool trainable) : slot_(std::make_shared<Slot>()) {
   if (!value.defined()) fail("Variable '{}': its value is an undefined Tensor", name);
-  if (value.impl()->traced()) fail("{}Variable '{}' is made inside a jit function: make it before, and pass its owner to jit()", path_prefix(), name);
-  if (trainable && !is_floating(value.dtype())) fail("Variable '{}' is trainable, so it needs a floating dtype, not {}", name, name_of(value.dtype()));
+  if (value.impl()->traced())
+    fail("{}Variable '{}' is made inside a jit function: make it before, and pass its owner to jit()", path_prefix(), name);
+  if (trainable && !is_floating(value.dtype()))
+    fail("Variable '{}' is trainable, so it needs a floating dtype, not {}", name, name_of(value.dtype()));
   slot_->name = std::move(name);
   slot_->trainable = trainable;
   slot_->leaf_id = new_leaf_id();
@@ -69,7 +71,8 @@ void Variable::set(const Tensor& value) {
   const Slot& slot = checked(slot_.get());
   if (!value.defined()) fail("{}Variable '{}' is set to an undefined Tensor", path_prefix(), slot.name);
   if (value.dtype() != slot.value.dtype() || !(value.shape() == slot.value.shape()))
-    fail("{}Variable '{}' is {} and cannot be set to {}", path_prefix(), slot.name, describe(*slot.value.impl()), describe(*value.impl()));
+    fail("{}Variable '{}' is {} and cannot be set to {}", path_prefix(), slot.name, describe(*slot.value.impl()),
+         describe(*value.impl()));
   ++slot_->version;
   TensorImpl& impl = *value.impl();
   Tracer* tracer = context().tracer;
@@ -80,7 +83,9 @@ void Variable::set(const Tensor& value) {
     slot_->bind(as_leaf(*tracer->record(stop_gradient, operand, {})[0].impl(), slot.leaf_id, slot.trainable));
     return;
   }
-  if (tracer) fail("{}{}: Variable '{}' is set inside the function but is not part of its state: pass its owner to jit()", path_prefix(), tracer->name(), slot.name);
+  if (tracer)
+    fail("{}{}: Variable '{}' is set inside the function but is not part of its state: pass its owner to jit()", path_prefix(),
+         tracer->name(), slot.name);
   if (impl.traced()) Tracer::check_usable(impl, "Variable::set");
   slot_->bind(as_leaf(*dense_copy_if_needed(value.impl()), slot.leaf_id, slot.trainable));
 }
@@ -101,7 +106,9 @@ namespace detail {
 void collect(const Stateful& object, std::vector<Variable>& into) { object.collect_state(into); }
 void collect(const Scalar& object, std::vector<Variable>& into) { into.push_back(object.variable()); }
 void collect(const Variable& object, std::vector<Variable>& into) { into.push_back(object); }
-void collect(const std::vector<Variable>& objects, std::vector<Variable>& into) { into.insert(into.end(), objects.begin(), objects.end()); }
+void collect(const std::vector<Variable>& objects, std::vector<Variable>& into) {
+  into.insert(into.end(), objects.begin(), objects.end());
+}
 }  // namespace detail
 
 }  // namespace ws

@@ -25,8 +25,10 @@ void settle_strides(TensorData& data) {
   bool dense = true;
   for (int i = data.shape.rank() - 1; i >= 0; --i) {
     int64_t& stride = data.strides[static_cast<size_t>(i)];
-    if (data.shape[i] == 1) stride = 0;      // never stepped along: one spelling for equal layouts
-    else if (stride != expected) dense = false;
+    if (data.shape[i] == 1)
+      stride = 0;  // never stepped along: one spelling for equal layouts
+    else if (stride != expected)
+      dense = false;
     expected *= data.shape[i];
   }
   data.dense = dense || expected == 0;
@@ -92,7 +94,8 @@ TensorData view_transpose(const TensorData& x, std::span<const int64_t> permutat
   return y;
 }
 
-TensorData view_slice(const TensorData& x, std::span<const int64_t> starts, std::span<const int64_t> stops, std::span<const int64_t> steps) {
+TensorData view_slice(const TensorData& x, std::span<const int64_t> starts, std::span<const int64_t> stops,
+                      std::span<const int64_t> steps) {
   TensorData y = x;
   auto from = strides_of(x);
   std::array<int64_t, kMaxRank> dims{};
@@ -107,8 +110,8 @@ TensorData view_slice(const TensorData& x, std::span<const int64_t> starts, std:
 }
 
 std::optional<TensorData> try_view(const OpDef& op, const TensorData& x, const Attrs& attrs, const Shape& result) {
-  static const OpDef *const reshape = find_op("reshape"), *const broadcast = find_op("broadcast"), *const transpose = find_op("transpose"),
-                            *const slice = find_op("slice");
+  static const OpDef *const reshape = find_op("reshape"), *const broadcast = find_op("broadcast"),
+                            *const transpose = find_op("transpose"), *const slice = find_op("slice");
   if (&op == reshape) return view_reshape(x, result);
   if (&op == broadcast) return view_broadcast(x, result);
   if (&op == transpose) return view_transpose(x, attrs.integers("permutation"));
