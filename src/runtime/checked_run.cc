@@ -137,7 +137,9 @@ const RefArray& CheckedRun::value(Value v) {
   std::vector<RefArray> inputs;
   for (Value in : node.inputs) {
     const int place = buffer_of_value_[at(in.id)];
-    const bool lies_there = place >= 0 && std::find(written_before_.begin(), written_before_.end(), place) != written_before_.end();
+    // What this kernel computes again is not read, even if its first copy once lay in memory.
+    const bool computed_here = std::find(nodes_here_.begin(), nodes_here_.end(), g.producer_of(in)) != nodes_here_.end();
+    const bool lies_there = place >= 0 && !computed_here && std::find(written_before_.begin(), written_before_.end(), place) != written_before_.end();
     inputs.push_back(lies_there && known_.count(in.id) == 0 ? known_[in.id] = read(place) : value(in));
   }
   std::vector<RefArray> results = interpret_node(g, node, inputs);
@@ -148,6 +150,7 @@ const RefArray& CheckedRun::value(Value v) {
 void CheckedRun::before(int call) {
   if (flags().verify < 3) return;
   known_.clear();
+  nodes_here_ = call_at(call).nodes;
   const Graph& g = executable_.graph();
   for (int n : call_at(call).nodes)
     for (Value r : g.nodes()[at(n)].results) {

@@ -39,6 +39,7 @@ class CheckedRun {
   std::vector<int> buffer_of_value_;       // by value id, -1: never in memory
   std::vector<int> last_use_;              // by buffer: last call that touches its memory
   std::vector<int> written_before_;        // buffers that hold their value by now, inputs included
+  std::vector<int> nodes_here_;            // nodes of the kernel looked at
   std::map<int, RefArray> known_;          // by value id: what this kernel's reference has needed so far
   std::map<int, RefArray> expected_;       // by value id: first phases leave it for the second
 };

@@ -68,9 +68,35 @@ std::unique_ptr<Executable> Executable::compile(const Graph& graph, const Execut
   return e;
 }
 
-Executable::~Executable() { cpu_backend().release(arena_, plan_.arena_bytes); }
+namespace {
+
+/// The loop's ops run one after the other, so those of a thread can share their temporaries.
+struct SharedArena {
+  void* memory = nullptr;
+  int64_t bytes = 0;
+  ~SharedArena() { cpu_backend().release(memory, bytes); }
+  void* at_least(int64_t wanted) {
+    if (wanted > bytes) {
+      cpu_backend().release(memory, bytes);
+      memory = nullptr;
+      memory = cpu_backend().allocate(bytes = wanted);
+    }
+    return memory;
+  }
+};
+thread_local SharedArena shared_arena;
+
+}  // namespace
+
+Executable::~Executable() {
+  if (!options_.share_arena) cpu_backend().release(arena_, plan_.arena_bytes);
+}
 
 void Executable::ensure_arena() {
+  if (options_.share_arena) {
+    arena_ = plan_.arena_bytes > 0 ? shared_arena.at_least(plan_.arena_bytes) : nullptr;
+    return;
+  }
   if (arena_ == nullptr && plan_.arena_bytes > 0) arena_ = cpu_backend().allocate(plan_.arena_bytes);
 }
 

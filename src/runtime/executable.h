@@ -15,6 +15,7 @@ struct ExecutableOptions {
   bool fuse = true;
   int num_threads = 1;
   std::vector<InputLayout> input_layouts;   // empty: all inputs dense
+  bool share_arena = false;                 // the loop: one arena a thread for all its ops, as large as the largest needs
 };
 
 class Executable {

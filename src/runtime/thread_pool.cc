@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kSpin = std::chrono::microseconds(50);  // longer than the gap between two kernels, shorter than anyone notices
 constexpr int64_t kChunksPerThread = 8;                // so that a slowed thread holds up an eighth of its share, not all of it
 
-constexpr uint32_t kClosed = 0xFFFFFFFFu;              // chunks claimed of a job that takes no more claims
+constexpr uint32_t kClosed = 0xFFFFFFFFu;  // chunks claimed of a job that takes no more claims
 
 thread_local const ThreadPool* current_pool = nullptr;  // whose task this thread runs
 thread_local int current_worker = 0;

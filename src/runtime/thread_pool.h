@@ -62,7 +62,7 @@ class ThreadPool final : public Workers {
   alignas(64) std::atomic<bool> held_{false};
   std::atomic<bool> stop_{false};
   std::atomic<int> active_{1};
-  std::atomic<bool> oversubscribed_{false};   // more threads than processors: do not spin
+  std::atomic<bool> oversubscribed_{false};  // more threads than processors: do not spin
   uint32_t job_ = 0;
   uint32_t fork_generation_ = 0;
   std::vector<std::unique_ptr<Slot>> slots_;  // of workers 1, 2, ..

@@ -69,7 +69,7 @@ class Materializer {
   }
 
   /// Adds to `chain` what group g must compute to have v itself; false where that is too much or a leaf is not in memory.
-  bool expand(Value v, int g, std::set<int>& chain, size_t limit, int& expensive, int& longer_lives) {
+  bool expand(Value v, int g, std::set<int>& chain, size_t limit, int& expensive, std::set<int>& longer_lives) {
     const int p = graph_.producer_of(v);
     const Node& n = node(p);
     if (chain.count(p) != 0) return true;
@@ -88,7 +88,7 @@ class Materializer {
         continue;
       }
       if (stored(b)) {
-        if (graph_.type_of(b).shape.num_elements() == group.elements && last_reader(b) < first_node(g)) ++longer_lives;
+        if (graph_.type_of(b).shape.num_elements() == group.elements && last_reader(b) < first_node(g)) longer_lives.insert(b.id);
         continue;
       }
       if (!views_.is_whole(o) || !expand(b, g, chain, limit, expensive, longer_lives)) return false;
@@ -118,9 +118,10 @@ class Materializer {
       const Group& group = groups_.list[static_cast<size_t>(g)];
       if (group.kind == Group::Kind::kLibrary || !read_whole_by(v, g)) return {};
       Plan plan{g, repeated_[static_cast<size_t>(g)], cuts_[static_cast<size_t>(g)]};
-      int expensive = 0, longer_lives = 0;
+      int expensive = 0;
+      std::set<int> longer_lives;   // values that would have to stay in memory for it: one for one is fair
       if (plan.nodes.size() > kMaxRepeatedInAll) return {};
-      if (!expand(v, g, plan.nodes, plan.nodes.size() + kMaxRepeated, expensive, longer_lives) || longer_lives > 1) return {};
+      if (!expand(v, g, plan.nodes, plan.nodes.size() + kMaxRepeated, expensive, longer_lives) || longer_lives.size() > 1) return {};
       for (int c : plan.nodes)
         if (!merge_cuts(plan.cuts, graph_.type_of(node(c).results[0]).shape, 1)) return {};
       const bool splits_columns = std::any_of(plan.cuts.begin(), plan.cuts.end(), [&](int64_t c) { return c > 1 && c < group.inner; });

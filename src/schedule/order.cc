@@ -139,8 +139,8 @@ class Orderer {
     std::swap(readers_[at(from)], readers_[at(to)]);
   }
 
-  /// A call that others wait for is as urgent as they are: a scalar written late in the program must not hold up an early product.
-  void inherit_priorities() {
+  /// Calls in an order that their edges allow.
+  std::vector<int> topological() const {
     std::vector<int> waiting(after_.size(), 0), done;
     for (const auto& out : after_)
       for (int c : out) ++waiting[at(c)];
@@ -149,12 +149,34 @@ class Orderer {
     for (size_t i = 0; i < done.size(); ++i)
       for (int next : after_[at(done[i])])
         if (--waiting[at(next)] == 0) done.push_back(next);
-    for (size_t i = done.size(); i-- > 0;)
-      for (int next : after_[at(done[i])]) priority_[at(done[i])] = std::min(priority_[at(done[i])], priority_[at(next)]);
+    WS_ASSERT(done.size() == after_.size(), "kernel calls depend on each other in a circle");
+    return done;
+  }
+  /// Made from graph inputs alone, at any time (step counters, decay factors).
+  std::vector<bool> find_flexible(const std::vector<int>& order) const {
+    std::vector<bool> flexible(after_.size(), true);
+    for (int c : order)
+      for (int b : program_.calls[at(c)].reads)
+        if (writer_[at(b)] >= 0 && writer_[at(b)] != c && !flexible[at(writer_[at(b)])]) flexible[at(c)] = false;
+    for (int c : order)   // an input that is large enough to compute on is not a scalar's matter
+      if (program_.calls[at(c)].cost.bytes > 4096) flexible[at(c)] = false;
+    return flexible;
+  }
+  /// The place of a call: where the program made it, but not before what it needs; flexible ones just before their first reader.
+  /// So gradients are consumed where they appear, and a product that ends late in the backward pass pulls nothing forward.
+  void settle_priorities() {
+    const std::vector<int> order = topological();
+    const std::vector<bool> flexible = find_flexible(order);
+    for (int c : order)
+      if (!flexible[at(c)])
+        for (int next : after_[at(c)]) priority_[at(next)] = std::max(priority_[at(next)], priority_[at(c)]);
+    for (size_t i = order.size(); i-- > 0;)
+      if (flexible[at(order[i])])
+        for (int next : after_[at(order[i])]) priority_[at(order[i])] = std::min(priority_[at(order[i])], priority_[at(next)]);
   }
 
   void sort() {
-    inherit_priorities();
+    settle_priorities();
     const size_t n = program_.calls.size();
     std::vector<int> waiting(n, 0);
     for (const auto& out : after_)

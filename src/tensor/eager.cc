@@ -113,6 +113,7 @@ class EagerCache {
     std::vector<Value> values;
     ExecutableOptions options;
     options.num_threads = configured_threads();
+    options.share_arena = true;
     bool any_strided = false;
     auto call = std::make_unique<EagerCall>();
     for (size_t i = 0; i < inputs.size(); ++i) {
