@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 
@@ -13,10 +13,10 @@ namespace ws {
 namespace {
 
 TEST(Roofs, AreInOrderAndQuick) {
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   const Roofs roofs = measure_roofs(2);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  EXPECT_LT(seconds, 6.0);  // 1.5 on a quiet machine
+  // Processor time of both threads, so that neighbours do not count: under 1.5 seconds each.
+  EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 3.0);
   ASSERT_FALSE(roofs.peaks.empty());
   for (const auto& peak : roofs.peaks) {
     EXPECT_GT(peak.one_thread_flops_per_s, 1e9);

@@ -30,11 +30,14 @@ class Composer {
   Floats binary(std::string_view op, const Floats& x, const Floats& y, Operand kind, int64_t cols) {
     LoopKernel kernel;
     kernel.rank = 2;
-    kernel.accesses = {{DType::f32, Step::kUnit}, {DType::f32, kind == Operand::kFull ? Step::kUnit : Step::kSplat}, {DType::f32, Step::kUnit}};
-    kernel.body = {instr(LoopInstr::Kind::kLoad, {}, 0), instr(LoopInstr::Kind::kLoad, {}, 1), of(op, {0, 1}), instr(LoopInstr::Kind::kStore, {2}, 2)};
+    kernel.accesses = {
+        {DType::f32, Step::kUnit}, {DType::f32, kind == Operand::kFull ? Step::kUnit : Step::kSplat}, {DType::f32, Step::kUnit}};
+    kernel.body = {instr(LoopInstr::Kind::kLoad, {}, 0), instr(LoopInstr::Kind::kLoad, {}, 1), of(op, {0, 1}),
+                   instr(LoopInstr::Kind::kStore, {2}, 2)};
     Floats out(x.size());
     const int64_t row = kind == Operand::kFull ? cols : kind == Operand::kRow ? 1 : 0;
-    call(kernel, cols, static_cast<int64_t>(x.size()), {{x.data(), cols, 1}, {y.data(), row, kind == Operand::kFull ? 1 : 0}, {out.data(), cols, 1}});
+    call(kernel, cols, static_cast<int64_t>(x.size()),
+         {{x.data(), cols, 1}, {y.data(), row, kind == Operand::kFull ? 1 : 0}, {out.data(), cols, 1}});
     return out;
   }
   Floats unary(std::string_view op, const Floats& x, int64_t cols) {
@@ -51,7 +54,8 @@ class Composer {
     kernel.walk = Walk::kRows;
     kernel.rank = 2;
     kernel.accesses = {{DType::f32, Step::kUnit}, {DType::f32, Step::kSplat}};
-    kernel.body = {instr(LoopInstr::Kind::kLoad, {}, 0), instr(LoopInstr::Kind::kReduceRow, {0}, -1), instr(LoopInstr::Kind::kStore, {1}, 1)};
+    kernel.body = {instr(LoopInstr::Kind::kLoad, {}, 0), instr(LoopInstr::Kind::kReduceRow, {0}, -1),
+                   instr(LoopInstr::Kind::kStore, {1}, 1)};
     kernel.body[1].is_max = is_max;
     Floats out(cols == 0 ? 0 : x.size() / static_cast<size_t>(cols));
     call(kernel, cols, static_cast<int64_t>(x.size()), {{x.data(), cols, 1}, {out.data(), 1, 0}});
@@ -130,8 +134,8 @@ std::string str(const Case& c) {
 struct Problem {
   Case c;
   Attention a;
-  Floats inputs, grads, out, grad_out, row_max, row_sum;   // inputs and grads: [B, max(T, S), 3, H, D + gap]
-  Problem(const Problem&) = delete;   // `a` points into it
+  Floats inputs, grads, out, grad_out, row_max, row_sum;  // inputs and grads: [B, max(T, S), 3, H, D + gap]
+  Problem(const Problem&) = delete;                       // `a` points into it
   explicit Problem(const Case& shape, uint32_t seed = 1) : c(shape) {
     constexpr int64_t kGap = 3;
     const int64_t length = std::max(c.queries, c.keys), head = c.size + kGap, time = 3 * c.heads * head;
@@ -145,7 +149,9 @@ struct Problem {
     row_sum = row_max;
     a.batch = c.batch, a.heads = c.heads, a.queries = c.queries, a.keys = c.keys, a.head_size = c.size, a.causal = c.causal;
     a.scale = 1 / std::sqrt(static_cast<float>(c.size));
-    const auto packed = [&](Floats& x, int64_t part) { return AttentionTensor{x.data() + part * c.heads * head, length * time, time, head}; };
+    const auto packed = [&](Floats& x, int64_t part) {
+      return AttentionTensor{x.data() + part * c.heads * head, length * time, time, head};
+    };
     a.q = packed(inputs, 0), a.k = packed(inputs, 1), a.v = packed(inputs, 2);
     a.grad_q = packed(grads, 0), a.grad_k = packed(grads, 1), a.grad_v = packed(grads, 2);
     a.out = {out.data(), c.queries * c.heads * head, c.heads * head, head};
@@ -202,7 +208,8 @@ struct Composed {
 Composed compose(Composer& ops, const Problem& p, int64_t b, int64_t h) {
   using Operand = Composer::Operand;
   const int64_t rows = p.c.queries, keys = p.c.keys, size = p.c.size;
-  const Floats q = p.get(p.a.q, rows, b, h), k = p.get(p.a.k, keys, b, h), v = p.get(p.a.v, keys, b, h), g = p.get(p.a.grad_out, rows, b, h);
+  const Floats q = p.get(p.a.q, rows, b, h), k = p.get(p.a.k, keys, b, h), v = p.get(p.a.v, keys, b, h),
+               g = p.get(p.a.grad_out, rows, b, h);
   const Floats scale{p.a.scale};
   const auto masked = [&](Floats x, float value) {
     for (int64_t t = 0; t < rows; ++t)
@@ -210,7 +217,8 @@ Composed compose(Composer& ops, const Problem& p, int64_t b, int64_t h) {
     return x;
   };
   Composed r;
-  const Floats scores = masked(ops.binary("mul", product(rows, keys, size, q, false, k, true), scale, Operand::kScalar, keys), -HUGE_VALF);
+  const Floats scores =
+      masked(ops.binary("mul", product(rows, keys, size, q, false, k, true), scale, Operand::kScalar, keys), -HUGE_VALF);
   r.row_max = ops.reduce(true, scores, keys);
   const Floats e = ops.unary("exp", ops.binary("sub", scores, r.row_max, Operand::kRow, keys), keys);
   r.row_sum = ops.reduce(false, e, keys);
@@ -226,7 +234,8 @@ Composed compose(Composer& ops, const Problem& p, int64_t b, int64_t h) {
   r.grad_v = product(keys, size, rows, weights, true, g, false);
   const Floats grad_p = product(rows, keys, size, g, false, v, true);
   const Floats mean = ops.reduce(false, ops.binary("mul", grad_p, weights, Operand::kFull, keys), keys);
-  const Floats grad_t = masked(ops.binary("mul", ops.binary("sub", grad_p, mean, Operand::kRow, keys), weights, Operand::kFull, keys), 0.0f);
+  const Floats grad_t =
+      masked(ops.binary("mul", ops.binary("sub", grad_p, mean, Operand::kRow, keys), weights, Operand::kFull, keys), 0.0f);
   const Floats grad_s = ops.binary("mul", grad_t, scale, Operand::kScalar, keys);
   r.grad_q = product(rows, size, keys, grad_s, false, k, false);
   r.grad_k = product(keys, size, rows, grad_s, true, q, false);
@@ -265,19 +274,18 @@ void expect_guards(const Problem& p) {
   mark(marked.a.grad_k, p.c.keys);
   mark(marked.a.grad_v, p.c.keys);
   mark(marked.a.out, p.c.queries);
-  for (size_t i = 0; i < p.grads.size(); ++i)
-    ASSERT_TRUE(marked.grads[i] != kGuard || p.grads[i] == kGuard) << i;
-  for (size_t i = 0; i < p.out.size(); ++i)
-    ASSERT_TRUE(marked.out[i] != kGuard || p.out[i] == kGuard) << i;
+  for (size_t i = 0; i < p.grads.size(); ++i) ASSERT_TRUE(marked.grads[i] != kGuard || p.grads[i] == kGuard) << i;
+  for (size_t i = 0; i < p.out.size(); ++i) ASSERT_TRUE(marked.out[i] != kGuard || p.out[i] == kGuard) << i;
   ASSERT_EQ(p.row_max.back(), kGuard);
   ASSERT_EQ(p.row_sum.back(), kGuard);
 }
 
 const std::vector<Case> kCases = {
-    {1, 1, 1, 1, 1, false},    {1, 1, 1, 1, 1, true},      {2, 3, 7, 7, 5, true},       {2, 3, 7, 9, 5, false},   {1, 2, 33, 65, 16, false},
-    {1, 2, 33, 65, 16, true},  {1, 2, 65, 33, 16, true},   {2, 2, 128, 128, 64, true},  {1, 2, 130, 130, 64, false}, {1, 1, 20, 20, 520, true},
-    {1, 1, 600, 600, 24, true}, {1, 1, 530, 40, 20, false}, {1, 1, 1100, 90, 17, true}, {1, 1, 70, 1100, 8, true}, {1, 1, 3, 5000, 4, false},
-    {1, 1, 5, 0, 3, false},    {1, 1, 0, 5, 3, true},
+    {1, 1, 1, 1, 1, false},      {1, 1, 1, 1, 1, true},     {2, 3, 7, 7, 5, true},      {2, 3, 7, 9, 5, false},
+    {1, 2, 33, 65, 16, false},   {1, 2, 33, 65, 16, true},  {1, 2, 65, 33, 16, true},   {2, 2, 128, 128, 64, true},
+    {1, 2, 130, 130, 64, false}, {1, 1, 20, 20, 520, true}, {1, 1, 600, 600, 24, true}, {1, 1, 530, 40, 20, false},
+    {1, 1, 1100, 90, 17, true},  {1, 1, 70, 1100, 8, true}, {1, 1, 3, 5000, 4, false},  {1, 1, 5, 0, 3, false},
+    {1, 1, 0, 5, 3, true},
 };
 
 std::vector<std::pair<Isa, GemmIsa>> isas() {
@@ -305,7 +313,8 @@ TEST(Attention, HasTheBitsOfTheSeparateOps) {
 
 TEST(Attention, ThreadsAndInstructionSetsChangeNothing) {
   const FlushDenormals mode;
-  for (const Case& c : {Case{1, 1, 300, 300, 32, true}, Case{1, 3, 140, 400, 20, false}, Case{3, 5, 40, 40, 8, true}, Case{1, 1, 1100, 70, 16, true}}) {
+  for (const Case& c : {Case{1, 1, 300, 300, 32, true}, Case{1, 3, 140, 400, 20, false}, Case{3, 5, 40, 40, 8, true},
+                        Case{1, 1, 1100, 70, 16, true}}) {
     Problem first(c);
     bool have_first = false;
     for (const auto& [isa, gemm_isa] : isas()) {

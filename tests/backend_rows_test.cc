@@ -140,7 +140,8 @@ TEST(Concatenate, AnyAxisWithEmptyParts) {
   }
 }
 
-void expect_pads(const Shape& from_dims, const Index& low, const Index& high, const Index& interior, const std::vector<int>& layout) {
+void expect_pads(const Shape& from_dims, const Index& low, const Index& high, const Index& interior,
+                 const std::vector<int>& layout) {
   Index dims;
   for (int a = 0; a < from_dims.rank(); ++a) {
     const auto i = static_cast<size_t>(a);
@@ -207,7 +208,8 @@ TEST(Gather, IndexOutsideReadsZeros) {
 TEST(ScatterAdd, AscendingPositionsFromZero) {
   std::mt19937 random(2);
   std::normal_distribution<float> normal;
-  for (const auto& [rows, size, positions] : {std::array<int64_t, 3>{28, 512, 2000}, {3, 1, 40000}, {5000, 3, 30000}, {7, 130, 9}, {1, 64, 0}, {4, 640, 1000}}) {
+  for (const auto& [rows, size, positions] :
+       {std::array<int64_t, 3>{28, 512, 2000}, {3, 1, 40000}, {5000, 3, 30000}, {7, 130, 9}, {1, 64, 0}, {4, 640, 1000}}) {
     std::vector<int32_t> indices(static_cast<size_t>(positions));
     for (auto& i : indices) i = static_cast<int32_t>(random() % static_cast<uint32_t>(rows));
     if (positions > 4) indices[2] = -1, indices[3] = static_cast<int32_t>(rows);

@@ -91,13 +91,17 @@ __attribute__((target("avx512f"))) void copy_avx512(float* to, const float* from
 double fma_probe(cpu::Isa isa, int64_t rounds) { return isa == cpu::Isa::avx512 ? fma_avx512(rounds) : fma_avx2(rounds); }
 
 void read_probe(cpu::Isa isa, const float* data, int64_t n, int64_t rounds) {
-  if (isa == cpu::Isa::avx512) read_avx512(data, n, rounds);
-  else read_avx2(data, n, rounds);
+  if (isa == cpu::Isa::avx512)
+    read_avx512(data, n, rounds);
+  else
+    read_avx2(data, n, rounds);
 }
 
 void copy_probe(cpu::Isa isa, float* to, const float* from, int64_t n, int64_t rounds) {
-  if (isa == cpu::Isa::avx512) copy_avx512(to, from, n, rounds);
-  else copy_avx2(to, from, n, rounds);
+  if (isa == cpu::Isa::avx512)
+    copy_avx512(to, from, n, rounds);
+  else
+    copy_avx2(to, from, n, rounds);
 }
 
 }  // namespace ws

@@ -40,9 +40,11 @@ double best_rounds_per_second(double all_samples_seconds, const Body& body) {
     return best;
   };
   double took = shortest();
-  for (; took < sample_seconds / 4; took = shortest()) rounds = std::ceil(rounds * std::clamp(sample_seconds / 2 / std::max(took, 1e-9), 1.1, 100.0));
+  for (; took < sample_seconds / 4; took = shortest())
+    rounds = std::ceil(rounds * std::clamp(sample_seconds / 2 / std::max(took, 1e-9), 1.1, 100.0));
   double best = rounds / took;
-  for (int sample = 0; sample < kSamples; ++sample) best = std::max(best, rounds / seconds_of([&] { body(static_cast<int64_t>(rounds)); }));
+  for (int sample = 0; sample < kSamples; ++sample)
+    best = std::max(best, rounds / seconds_of([&] { body(static_cast<int64_t>(rounds)); }));
   return best;
 }
 
@@ -68,7 +70,8 @@ Roofs::Peak measure_peak(cpu::Isa isa, Workers& workers) {
   Roofs::Peak peak;
   peak.isa = std::string(name_of(isa));
   peak.one_thread_flops_per_s = flops * best_rounds_per_second(kSeconds, [&](int64_t rounds) { fma_probe(isa, rounds); });
-  const double each = best_rounds_per_second(kSeconds, [&](int64_t rounds) { on_all(workers, [&](int64_t) { fma_probe(isa, rounds); }); });
+  const double each =
+      best_rounds_per_second(kSeconds, [&](int64_t rounds) { on_all(workers, [&](int64_t) { fma_probe(isa, rounds); }); });
   peak.flops_per_s = std::max(peak.one_thread_flops_per_s, flops * each * workers.num_threads());
   return peak;
 }
@@ -98,11 +101,13 @@ void measure_level(Roofs::Level& level, int64_t bytes, cpu::Isa isa, float* data
   const int64_t n = std::min(bytes / 4, part_floats) / 256 * 256;
   const double total = 4.0 * static_cast<double>(n) * workers.num_threads();
   level.read_bytes_per_s = total * best_rounds_per_second(kSeconds, [&](int64_t rounds) {
-    on_all(workers, [&](int64_t part) { read_probe(isa, data + part * part_floats, n, rounds); });
-  });
+                             on_all(workers, [&](int64_t part) { read_probe(isa, data + part * part_floats, n, rounds); });
+                           });
   level.copy_bytes_per_s = total * best_rounds_per_second(kSeconds, [&](int64_t rounds) {
-    on_all(workers, [&](int64_t part) { copy_probe(isa, data + part * part_floats, data + part * part_floats + n / 2, n / 2, rounds); });
-  });
+                             on_all(workers, [&](int64_t part) {
+                               copy_probe(isa, data + part * part_floats, data + part * part_floats + n / 2, n / 2, rounds);
+                             });
+                           });
 }
 
 void measure_levels(Roofs& roofs, cpu::Isa isa, Workers& workers) {
@@ -113,9 +118,12 @@ void measure_levels(Roofs& roofs, cpu::Isa isa, Workers& workers) {
   const int64_t part_floats = dram / 4 / 1024 * 1024;
   const Block block(static_cast<size_t>(part_floats * threads * 4));
   on_all(workers, [&](int64_t part) { std::fill_n(block.data() + part * part_floats, part_floats, 1.0f); });
-  roofs.levels = {{"L1", caches.l1d_bytes, 0, 0}, {"L2", caches.l2_bytes, 0, 0}, {"L3", caches.l3_bytes, 0, 0}, {"DRAM", 0, 0, 0}};
-  const int64_t sets[] = {caches.l1d_bytes / 2, caches.l2_bytes / 2, std::max(caches.l2_bytes * 2, caches.l3_bytes / 2 / threads), dram};
-  for (size_t i = 0; i < roofs.levels.size(); ++i) measure_level(roofs.levels[i], sets[i], isa, block.data(), part_floats, workers);
+  roofs.levels = {
+      {"L1", caches.l1d_bytes, 0, 0}, {"L2", caches.l2_bytes, 0, 0}, {"L3", caches.l3_bytes, 0, 0}, {"DRAM", 0, 0, 0}};
+  const int64_t sets[] = {caches.l1d_bytes / 2, caches.l2_bytes / 2, std::max(caches.l2_bytes * 2, caches.l3_bytes / 2 / threads),
+                          dram};
+  for (size_t i = 0; i < roofs.levels.size(); ++i)
+    measure_level(roofs.levels[i], sets[i], isa, block.data(), part_floats, workers);
 }
 
 std::string cpu_model() {
@@ -154,11 +162,11 @@ Roofs measure_roofs(int num_threads) {
     if (begin < 0) ++touched;
   };
   roofs.barrier_ns = 1e9 / best_rounds_per_second(kSeconds, [&](int64_t rounds) {
-    for (int64_t r = 0; r < rounds; ++r) workers.parallel_for(workers.num_threads(), 1, nothing);
-  });
+                       for (int64_t r = 0; r < rounds; ++r) workers.parallel_for(workers.num_threads(), 1, nothing);
+                     });
   roofs.dispatch_ns = 1e9 / best_rounds_per_second(kSeconds, [&](int64_t rounds) {
-    for (int64_t r = 0; r < rounds; ++r) workers.parallel_for(1, 1, nothing);
-  });
+                        for (int64_t r = 0; r < rounds; ++r) workers.parallel_for(1, 1, nothing);
+                      });
   return roofs;
 }
 
@@ -167,7 +175,10 @@ Json to_json(const Roofs& roofs) {
   for (const Roofs::Peak& p : roofs.peaks)
     peaks.push_back({{"isa", p.isa}, {"flops_per_s", p.flops_per_s}, {"one_thread_flops_per_s", p.one_thread_flops_per_s}});
   for (const Roofs::Level& l : roofs.levels)
-    levels.push_back({{"name", l.name}, {"bytes", l.bytes}, {"read_bytes_per_s", l.read_bytes_per_s}, {"copy_bytes_per_s", l.copy_bytes_per_s}});
+    levels.push_back({{"name", l.name},
+                      {"bytes", l.bytes},
+                      {"read_bytes_per_s", l.read_bytes_per_s},
+                      {"copy_bytes_per_s", l.copy_bytes_per_s}});
   return {{"cpu", roofs.cpu},
           {"threads", roofs.threads},
           {"fp32_flops_per_s", roofs.fp32_flops_per_s},
@@ -189,7 +200,8 @@ Roofs roofs_from_json(const Json& json, const std::string& file) {
   for (const Json& p : json_at(json, "peaks", file))
     roofs.peaks.push_back({text(p, "isa"), number(p, "flops_per_s"), number(p, "one_thread_flops_per_s")});
   for (const Json& l : json_at(json, "levels", file))
-    roofs.levels.push_back({text(l, "name"), json_get<int64_t>(l, "bytes", file), number(l, "read_bytes_per_s"), number(l, "copy_bytes_per_s")});
+    roofs.levels.push_back(
+        {text(l, "name"), json_get<int64_t>(l, "bytes", file), number(l, "read_bytes_per_s"), number(l, "copy_bytes_per_s")});
   roofs.barrier_ns = number(json, "barrier_ns");
   roofs.dispatch_ns = number(json, "dispatch_ns");
   return roofs;
@@ -211,7 +223,8 @@ std::optional<Roofs> read_roofs(const std::string& file) {
 // Whole or not at all: another process may read it meanwhile.
 void write_roofs(const std::string& file, const Roofs& roofs) {
   std::error_code error;
-  if (const auto folder = std::filesystem::path(file).parent_path(); !folder.empty()) std::filesystem::create_directories(folder, error);
+  if (const auto folder = std::filesystem::path(file).parent_path(); !folder.empty())
+    std::filesystem::create_directories(folder, error);
   const std::string temporary = file + "." + std::to_string(getpid());
   {
     std::ofstream out(temporary);
@@ -225,7 +238,8 @@ void write_roofs(const std::string& file, const Roofs& roofs) {
 }  // namespace
 
 Roofs cached_roofs(const std::string& file, int num_threads) {
-  if (auto saved = read_roofs(file); saved && saved->cpu == cpu_model() && saved->threads == std::max(1, num_threads)) return *std::move(saved);
+  if (auto saved = read_roofs(file); saved && saved->cpu == cpu_model() && saved->threads == std::max(1, num_threads))
+    return *std::move(saved);
   Roofs roofs = measure_roofs(num_threads);
   write_roofs(file, roofs);
   return roofs;
@@ -234,10 +248,14 @@ Roofs cached_roofs(const std::string& file, int num_threads) {
 std::string print(const Roofs& roofs) {
   std::string text = fmt::format("{}, {} thread{}\n", roofs.cpu, roofs.threads, roofs.threads == 1 ? "" : "s");
   for (const Roofs::Peak& p : roofs.peaks)
-    text += fmt::format("  fp32 FMA {:<8} {:8.1f} GFLOP/s   one thread {:.1f}\n", p.isa, p.flops_per_s * 1e-9, p.one_thread_flops_per_s * 1e-9);
+    text += fmt::format("  fp32 FMA {:<8} {:8.1f} GFLOP/s   one thread {:.1f}\n", p.isa, p.flops_per_s * 1e-9,
+                        p.one_thread_flops_per_s * 1e-9);
   for (const Roofs::Level& l : roofs.levels) {
-    const std::string size = l.bytes == 0 ? "" : l.bytes < (1 << 20) ? fmt::format("{} KiB", l.bytes >> 10) : fmt::format("{} MiB", l.bytes >> 20);
-    text += fmt::format("  {:<5}{:>8}   read {:8.1f} GB/s   copy {:8.1f} GB/s\n", l.name, size, l.read_bytes_per_s * 1e-9, l.copy_bytes_per_s * 1e-9);
+    const std::string size = l.bytes == 0          ? ""
+                             : l.bytes < (1 << 20) ? fmt::format("{} KiB", l.bytes >> 10)
+                                                   : fmt::format("{} MiB", l.bytes >> 20);
+    text += fmt::format("  {:<5}{:>8}   read {:8.1f} GB/s   copy {:8.1f} GB/s\n", l.name, size, l.read_bytes_per_s * 1e-9,
+                        l.copy_bytes_per_s * 1e-9);
   }
   return text + fmt::format("  barrier {:.2f} us, dispatch {:.1f} ns\n", roofs.barrier_ns * 1e-3, roofs.dispatch_ns);
 }

@@ -86,7 +86,8 @@ void attention_forward(const Attention& a, GemmIsa isa, void* workspace, Workers
 
 namespace {
 
-void backward_pair(const AttentionIsaCode& code, const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair) {
+void backward_pair(const AttentionIsaCode& code, const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch,
+                   int64_t pair) {
   code.prepare(a, plan, scratch, pair, {});
   for (int64_t t0 = 0; t0 < a.queries || t0 == 0; t0 += plan.stripe_rows) {
     const bool finite = code.stripe_weights(a, plan, scratch, pair, t0, {});
@@ -95,7 +96,8 @@ void backward_pair(const AttentionIsaCode& code, const Attention& a, const Atten
 }
 
 // All threads on one pair: the first worker's scratch, but each its own for the row loops.
-void backward_pair_shared(const AttentionIsaCode& code, const Attention& a, const AttentionPlan& plan, void* workspace, int64_t pair, Workers& workers) {
+void backward_pair_shared(const AttentionIsaCode& code, const Attention& a, const AttentionPlan& plan, void* workspace,
+                          int64_t pair, Workers& workers) {
   const int64_t parts = 4 * workers.num_threads();  // causal parts are of unequal cost
   const auto step = [&](const auto& body) {
     workers.parallel_for(parts, 1, [&](int64_t begin, int64_t end, int worker) {
@@ -110,7 +112,9 @@ void backward_pair_shared(const AttentionIsaCode& code, const Attention& a, cons
     step([&](const AttentionScratch& s, Part part) {
       if (!code.stripe_weights(a, plan, s, pair, t0, part)) finite.store(false, std::memory_order_relaxed);
     });
-    step([&](const AttentionScratch& s, Part part) { code.stripe_sums(a, plan, s, pair, t0, finite.load(std::memory_order_relaxed), part); });
+    step([&](const AttentionScratch& s, Part part) {
+      code.stripe_sums(a, plan, s, pair, t0, finite.load(std::memory_order_relaxed), part);
+    });
   }
 }
 

@@ -23,14 +23,14 @@ struct AttentionTensor {
 
 struct Attention {
   int64_t batch = 0, heads = 0, queries = 0, keys = 0, head_size = 0;
-  bool causal = false;               // query t sees keys s <= t + keys - queries
-  float scale = 1;                   // scores are (q.k) * scale, rounded once more
+  bool causal = false;  // query t sees keys s <= t + keys - queries
+  float scale = 1;      // scores are (q.k) * scale, rounded once more
   AttentionTensor q, k, v, out;
-  float* row_max = nullptr;          // [batch, heads, queries]; 0 and row_sum 0 where every key is masked (then out is 0)
+  float* row_max = nullptr;  // [batch, heads, queries]; 0 and row_sum 0 where every key is masked (then out is 0)
   float* row_sum = nullptr;
   // backward only
   AttentionTensor grad_out, grad_q, grad_k, grad_v;
-  const LoopCode* loops = nullptr;   // machine code of attention_loops(backward), for the ISA in use
+  const LoopCode* loops = nullptr;  // machine code of attention_loops(backward), for the ISA in use
 };
 
 /// The row loops (scale, softmax and its gradient) of one direction, to be compiled and passed as Attention::loops.

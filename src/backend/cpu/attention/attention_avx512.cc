@@ -18,7 +18,9 @@ struct Avx512 {
   static Reg add(Reg a, Reg b) { return _mm512_add_ps(a, b); }
   static void store(float* p, Reg r) { _mm512_storeu_ps(p, r); }
   static void store_part(float* p, Reg r, int lanes) { _mm512_mask_storeu_ps(p, mask(lanes), r); }
-  static void transpose8(float* to, int64_t to_stride, const float* from, int64_t from_stride) { transpose8_avx(to, to_stride, from, from_stride); }
+  static void transpose8(float* to, int64_t to_stride, const float* from, int64_t from_stride) {
+    transpose8_avx(to, to_stride, from, from_stride);
+  }
 };
 
 }  // namespace

@@ -14,11 +14,12 @@ constexpr int64_t kMostColumns = 32;  // nor wider
 constexpr int kMaxLoopSlots = 4;      // rows of scratch that a row loop may want: the workspace is sized before it is compiled
 
 struct AttentionPlan {
-  int64_t stripe_rows = 0;   // query rows at once; divides kChainBlock, so that a stripe lies in one block of queries
-  int64_t ld_keys = 0;       // floats from one row of scores to the next
-  int64_t ld_size = 0;       // floats from one row of a dense copy to the next: head_size in whole vectors
+  int64_t stripe_rows = 0;  // query rows at once; divides kChainBlock, so that a stripe lies in one block of queries
+  int64_t ld_keys = 0;      // floats from one row of scores to the next
+  int64_t ld_size = 0;      // floats from one row of a dense copy to the next: head_size in whole vectors
   // Byte offsets in a worker's scratch; names as in AttentionScratch
-  int64_t scores = 0, grad_weights = 0, q = 0, grad_out = 0, key = 0, value = 0, key_t = 0, value_t = 0, grad_k = 0, grad_v = 0, loop = 0;
+  int64_t scores = 0, grad_weights = 0, q = 0, grad_out = 0, key = 0, value = 0, key_t = 0, value_t = 0, grad_k = 0, grad_v = 0,
+          loop = 0;
   int64_t bytes = 0;
 };
 
@@ -26,11 +27,11 @@ AttentionPlan plan_attention(const Attention& a, bool backward);
 
 /// Scratch of one worker.
 struct AttentionScratch {
-  float *scores, *grad_weights;    // [stripe_rows, ld_keys]: scores, then weights; grad_p, then gradients of the scores
-  float *q, *grad_out;             // [stripe_rows, ld_size]: the stripe's rows, dense
-  float *key, *value;              // [keys, ld_size]: dense
-  float *key_t, *value_t;          // panels of columns of the transposed: [keys / columns][head_size][columns]
-  float *grad_k, *grad_v;          // [keys, ld_size]: sums over the current block of queries
+  float *scores, *grad_weights;  // [stripe_rows, ld_keys]: scores, then weights; grad_p, then gradients of the scores
+  float *q, *grad_out;           // [stripe_rows, ld_size]: the stripe's rows, dense
+  float *key, *value;            // [keys, ld_size]: dense
+  float *key_t, *value_t;        // panels of columns of the transposed: [keys / columns][head_size][columns]
+  float *grad_k, *grad_v;        // [keys, ld_size]: sums over the current block of queries
   void* loop;
   AttentionScratch(void* workspace, const AttentionPlan& plan, int worker) {
     char* const base = static_cast<char*>(workspace) + worker * plan.bytes;
@@ -72,11 +73,14 @@ struct Part {
 /// What each ISA's file offers: the same entry points, compiled with that ISA's flags. See head.h.
 struct AttentionIsaCode {
   /// Query rows of stripes [begin, end) of one (batch, head) pair.
-  void (*forward)(const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair, int64_t begin, int64_t end);
+  void (*forward)(const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair, int64_t begin,
+                  int64_t end);
   // Backward, step by step
   void (*prepare)(const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair, Part part);
-  bool (*stripe_weights)(const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair, int64_t t0, Part part);
-  void (*stripe_sums)(const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair, int64_t t0, bool finite, Part part);
+  bool (*stripe_weights)(const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair, int64_t t0,
+                         Part part);
+  void (*stripe_sums)(const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair, int64_t t0,
+                      bool finite, Part part);
 };
 const AttentionIsaCode& attention_code_portable();
 const AttentionIsaCode& attention_code_avx2();

@@ -52,7 +52,8 @@ class AttentionHead {
     all_scores(scores, q, s_.key_t, t0 + i, rows, results);
     all_scores(grad_weights, grad_out, s_.value_t, t0 + i, rows, more_results);
     softmax_grad(scores, grad_weights, t0 + i, rows);
-    return !a_.causal || (partly_seen_finite(s_.key, t0, stripe) && P::all_finite(q, rows * ld) && P::all_finite(grad_out, rows * ld));
+    return !a_.causal ||
+           (partly_seen_finite(s_.key, t0, stripe) && P::all_finite(q, rows * ld) && P::all_finite(grad_out, rows * ld));
   }
 
   /// What the stripe adds to grad_k and grad_v, and its grad_q: part of the keys and of the rows.
@@ -65,10 +66,12 @@ class AttentionHead {
     const auto [s, s_end] = part.of(a_.keys, 1);
     sums_over_queries(grad_v, s_.scores, s_.grad_out, t0, stripe, s, s_end, height, ahead);
     sums_over_queries(grad_k, s_.grad_weights, s_.q, t0, stripe, s, s_end, height, ahead_too);
-    if (const int64_t next = t0 + stripe; !one_block() && (next % kChainBlock == 0 || next == a_.queries)) join_block(t0 < kChainBlock, s, s_end);
+    if (const int64_t next = t0 + stripe; !one_block() && (next % kChainBlock == 0 || next == a_.queries))
+      join_block(t0 < kChainBlock, s, s_end);
     const auto [i, i_end] = part.of(stripe, 1);
     Prefetcher nothing(a_.head_size);
-    weighted_sums(rows_of(a_.grad_q), s_.grad_weights + i * plan_.ld_keys, s_.key, t0 + i, i_end - i, height, 0.0f * a_.scale, nothing);
+    weighted_sums(rows_of(a_.grad_q), s_.grad_weights + i * plan_.ld_keys, s_.key, t0 + i, i_end - i, height, 0.0f * a_.scale,
+                  nothing);
   }
 
  private:
@@ -83,7 +86,8 @@ class AttentionHead {
     const int64_t next = pair_ + 1;
     if (next >= a_.batch * a_.heads) return ahead;
     for (const AttentionTensor* x : tensors)
-      ahead.add(head_rows(*x, next / a_.heads, next % a_.heads), 0, std::min(x == &a_.k || x == &a_.v ? a_.keys : a_.queries, kMostRows));
+      ahead.add(head_rows(*x, next / a_.heads, next % a_.heads), 0,
+                std::min(x == &a_.k || x == &a_.v ? a_.keys : a_.queries, kMostRows));
     return ahead;
   }
 
@@ -125,30 +129,31 @@ class AttentionHead {
   }
 
   // out[rows, size] = weights[rows, visible keys] x[keys, size]; weights left out are zeros of the sign of `zero`.
-  void weighted_sums(const HeadRows& out, const float* weights, const float* x, int64_t t0, int64_t rows, int64_t height, float zero,
-                     Prefetcher& ahead) const {
+  void weighted_sums(const HeadRows& out, const float* weights, const float* x, int64_t t0, int64_t rows, int64_t height,
+                     float zero, Prefetcher& ahead) const {
     ahead.spread(P::num_tiles(rows, height));
     P::for_each_tile(rows, height, [&](int64_t i, int64_t n) {
       ahead.step();
       const int64_t seen = visible_keys(a_, t0 + i + n - 1);
       float* const c = out.row(t0 + i);
-      P::template tile_rows<false>(n, a_.head_size, seen, weights + i * plan_.ld_keys, plan_.ld_keys, x, plan_.ld_size, c, out.stride, Sum::kStore);
+      P::template tile_rows<false>(n, a_.head_size, seen, weights + i * plan_.ld_keys, plan_.ld_keys, x, plan_.ld_size, c,
+                                   out.stride, Sum::kStore);
       P::add_skipped_zeros(c, out.stride, n, a_.head_size, x, plan_.ld_size, seen, a_.keys, zero);
     });
   }
 
   // sums[begin..end, size] go on by weights^T[keys, rows] x[rows, size], from zero at the start of a block; a tile of keys starts at
   // the first row that sees one of them.
-  void sums_over_queries(const HeadRows& sums, const float* weights, const float* x, int64_t t0, int64_t rows, int64_t begin, int64_t end,
-                         int64_t height, Prefetcher& ahead) const {
+  void sums_over_queries(const HeadRows& sums, const float* weights, const float* x, int64_t t0, int64_t rows, int64_t begin,
+                         int64_t end, int64_t height, Prefetcher& ahead) const {
     const int64_t seen = rows == 0 ? begin : std::clamp(visible_keys(a_, t0 + rows - 1), begin, end);
     ahead.spread(P::num_tiles(seen - begin, height));
     const Sum how = t0 % kChainBlock == 0 ? Sum::kStore : Sum::kChain;
     P::for_each_tile(seen - begin, height, [&](int64_t i, int64_t n) {
       ahead.step();
       const int64_t s = begin + i, first = std::max<int64_t>(0, first_query(a_, s) - t0);
-      P::template tile_rows<true>(n, a_.head_size, rows - first, weights + first * plan_.ld_keys + s, plan_.ld_keys, x + first * plan_.ld_size,
-                                  plan_.ld_size, sums.row(s), sums.stride, how);
+      P::template tile_rows<true>(n, a_.head_size, rows - first, weights + first * plan_.ld_keys + s, plan_.ld_keys,
+                                  x + first * plan_.ld_size, plan_.ld_size, sums.row(s), sums.stride, how);
     });
     if (how == Sum::kChain) return;
     for (int64_t s = seen; s < end; ++s) std::fill_n(sums.row(s), a_.head_size, 0.0f);
@@ -190,7 +195,9 @@ class AttentionHead {
 
   // Where sums over queries build up: in the results if one block is all, else in scratch, block by block.
   bool one_block() const { return a_.queries <= kChainBlock; }
-  HeadRows block_sums(const AttentionTensor& grad, float* scratch) const { return one_block() ? rows_of(grad) : HeadRows{scratch, plan_.ld_size}; }
+  HeadRows block_sums(const AttentionTensor& grad, float* scratch) const {
+    return one_block() ? rows_of(grad) : HeadRows{scratch, plan_.ld_size};
+  }
   // Block sums join the results, ascending.
   void join_block(bool first, int64_t begin, int64_t end) const {
     for (const auto& [to, from] : {std::pair{rows_of(a_.grad_k), s_.grad_k}, {rows_of(a_.grad_v), s_.grad_v}}) {
@@ -211,18 +218,15 @@ class AttentionHead {
 template <class V>
 constexpr AttentionIsaCode attention_code() {
   static_assert(V::kRows <= kMostRows && Products<V>::kColumns <= kMostColumns);
-  return {[](const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair, int64_t begin, int64_t end) {
-            AttentionHead<V>(a, plan, scratch, pair).forward(begin, end);
-          },
+  return {[](const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair, int64_t begin,
+             int64_t end) { AttentionHead<V>(a, plan, scratch, pair).forward(begin, end); },
           [](const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair, Part part) {
             AttentionHead<V>(a, plan, scratch, pair).prepare(part);
           },
-          [](const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair, int64_t t0, Part part) {
-            return AttentionHead<V>(a, plan, scratch, pair).stripe_weights(t0, part);
-          },
-          [](const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair, int64_t t0, bool finite, Part part) {
-            AttentionHead<V>(a, plan, scratch, pair).stripe_sums(t0, finite, part);
-          }};
+          [](const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair, int64_t t0,
+             Part part) { return AttentionHead<V>(a, plan, scratch, pair).stripe_weights(t0, part); },
+          [](const Attention& a, const AttentionPlan& plan, const AttentionScratch& scratch, int64_t pair, int64_t t0,
+             bool finite, Part part) { AttentionHead<V>(a, plan, scratch, pair).stripe_sums(t0, finite, part); }};
 }
 
 }  // namespace

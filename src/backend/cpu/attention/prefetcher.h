@@ -1,8 +1,8 @@
 // Asks for rows of memory a few at a time while products keep the arithmetic busy: rows of a packed q, k, v lie pages apart, where
 // the hardware's own prefetch stops, and a head's worth of them takes longer to arrive than its softmax takes to compute.
 #pragma once
-#include <array>
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "backend/cpu/attention/attention_plan.h"

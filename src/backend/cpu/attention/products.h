@@ -17,15 +17,16 @@ struct Products {
 
   /// c[rows, columns] of one tile's height at most; k in blocks of 512 (one block where the chain goes on from c).
   template <bool kAdjacentRows>
-  static void tile_rows(int64_t rows, int64_t columns, int64_t k, const float* a, int64_t a_stride, const float* b, int64_t ldb, float* c, int64_t ldc,
-                        Sum how) {
+  static void tile_rows(int64_t rows, int64_t columns, int64_t k, const float* a, int64_t a_stride, const float* b, int64_t ldb,
+                        float* c, int64_t ldc, Sum how) {
     for (int64_t j = 0; j < columns; j += kColumns) {
       const int64_t width = std::min(kColumns, columns - j), vectors = (width + V::kLanes - 1) / V::kLanes;
       const int last = static_cast<int>(width - (vectors - 1) * V::kLanes);
       const Tile f = Tiles<V, kAdjacentRows>::table[static_cast<size_t>(rows - 1)][static_cast<size_t>(vectors - 1)];
       f(std::min(k, kChainBlock), a, a_stride, b + j, ldb, c + j, ldc, last, how);
       for (int64_t p = kChainBlock; p < k; p += kChainBlock)
-        f(std::min(k - p, kChainBlock), a + (kAdjacentRows ? p * a_stride : p), a_stride, b + p * ldb + j, ldb, c + j, ldc, last, Sum::kAdd);
+        f(std::min(k - p, kChainBlock), a + (kAdjacentRows ? p * a_stride : p), a_stride, b + p * ldb + j, ldb, c + j, ldc, last,
+          Sum::kAdd);
     }
   }
 
@@ -76,7 +77,8 @@ struct Products {
 
   /// Sets right the sign of zeros in c [rows, size] = weights x `x` where the keys from `seen` on were left out; x is dense, ld
   /// apart; the weights left out are zeros of the sign of `zero`.
-  static void add_skipped_zeros(float* c, int64_t ldc, int64_t rows, int64_t size, const float* x, int64_t ld, int64_t seen, int64_t keys, float zero) {
+  static void add_skipped_zeros(float* c, int64_t ldc, int64_t rows, int64_t size, const float* x, int64_t ld, int64_t seen,
+                                int64_t keys, float zero) {
     constexpr uint32_t kMinusZero = 0x80000000u;
     if (seen >= keys) return;
     uint32_t found = 0;

@@ -16,7 +16,8 @@ namespace {
 enum class Sum : uint8_t { kStore, kAdd, kChain };
 
 /// The last vector of a row of c has `last` lanes.
-using Tile = void (*)(int64_t k, const float* a, int64_t a_stride, const float* b, int64_t ldb, float* c, int64_t ldc, int last, Sum how);
+using Tile = void (*)(int64_t k, const float* a, int64_t a_stride, const float* b, int64_t ldb, float* c, int64_t ldc, int last,
+                      Sum how);
 
 /// Element (i, p) of A: kAdjacentRows a[p*stride + i], else a[i*stride + p]. Rows are reached from a pointer for every three of
 /// them: as many as registers hold.

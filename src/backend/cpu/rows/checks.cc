@@ -12,7 +12,7 @@ namespace {
 template <class Bad>
 int64_t first_bad(const Strided& x, int64_t element_bytes, Workers& workers, const Bad& bad) {
   const int64_t n = x.dims.num_elements();
-  Walk_<1> walk;
+  IndexSpace<1> walk;
   walk.push(1, {element_bytes});
   for (int axis = 0; axis < x.dims.rank(); ++axis)
     walk.push(x.dims[axis], {x.strides[static_cast<size_t>(axis)] * element_bytes});
@@ -57,16 +57,20 @@ CheckResult check_finite(const Strided& x, DType dtype, Workers& workers) {
   // All exponent bits set: infinite or NaN.
   if (dtype == DType::f64) {
     constexpr uint64_t kExponent = 0x7FF0000000000000u;
-    const int64_t i = first_bad(x, 8, workers, [](const char* p) { return (*reinterpret_cast<const uint64_t*>(p) & kExponent) == kExponent; });
+    const int64_t i =
+        first_bad(x, 8, workers, [](const char* p) { return (*reinterpret_cast<const uint64_t*>(p) & kExponent) == kExponent; });
     return i == n ? CheckResult{} : CheckResult{false, element_at<double>(x, i)};
   }
   if (dtype == DType::bf16) {
     constexpr uint32_t kExponent = 0x7F80u;
-    const int64_t i = first_bad(x, 2, workers, [](const char* p) { return (*reinterpret_cast<const uint16_t*>(p) & kExponent) == kExponent; });
-    return i == n ? CheckResult{} : CheckResult{false, std::bit_cast<float>(static_cast<uint32_t>(element_at<uint16_t>(x, i)) << 16)};
+    const int64_t i =
+        first_bad(x, 2, workers, [](const char* p) { return (*reinterpret_cast<const uint16_t*>(p) & kExponent) == kExponent; });
+    return i == n ? CheckResult{}
+                  : CheckResult{false, std::bit_cast<float>(static_cast<uint32_t>(element_at<uint16_t>(x, i)) << 16)};
   }
   constexpr uint32_t kExponent = 0x7F800000u;
-  const int64_t i = first_bad(x, 4, workers, [](const char* p) { return (*reinterpret_cast<const uint32_t*>(p) & kExponent) == kExponent; });
+  const int64_t i =
+      first_bad(x, 4, workers, [](const char* p) { return (*reinterpret_cast<const uint32_t*>(p) & kExponent) == kExponent; });
   return i == n ? CheckResult{} : CheckResult{false, static_cast<double>(element_at<float>(x, i))};
 }
 

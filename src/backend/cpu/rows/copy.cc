@@ -7,9 +7,10 @@
 namespace ws::cpu {
 namespace {
 
-using Walk2 = Walk_<2>;  // array 0 is written, 1 is read
-constexpr int64_t kTile = 16;          // a cache line of fp32
-constexpr int64_t kStripe = 4 * kTile; // several lines of each page that is touched: page-table misses cost more than cache misses
+using CopySpace = IndexSpace<2>;  // array 0 is written, 1 is read
+constexpr int64_t kTile = 16;     // a cache line of fp32
+constexpr int64_t kStripe =
+    4 * kTile;  // several lines of each page that is touched: page-table misses cost more than cache misses
 
 template <class T>
 void copy_row(char* to, int64_t to_stride, const char* from, int64_t from_stride, int64_t n) {
@@ -36,7 +37,7 @@ void transpose_tile(char* to, const char* from, int64_t rows, int64_t cols, cons
 }
 
 template <class T>
-void copy_rows(char* to, const char* from, const Walk2& walk, Workers& workers) {
+void copy_rows(char* to, const char* from, const CopySpace& walk, Workers& workers) {
   constexpr auto kSize = static_cast<int64_t>(sizeof(T));
   const int last = walk.rank - 1;
   const int64_t n = walk.dim(last), to_stride = walk.stride(last, 0), from_stride = walk.stride(last, 1);
@@ -56,7 +57,7 @@ void copy_rows(char* to, const char* from, const Walk2& walk, Workers& workers) 
 
 // The last two axes of `walk` are (rows, cols); `from` is dense along rows, `to` along cols.
 template <class T>
-void copy_transposed(char* to, const char* from, const Walk2& walk, Workers& workers) {
+void copy_transposed(char* to, const char* from, const CopySpace& walk, Workers& workers) {
   constexpr auto kSize = static_cast<int64_t>(sizeof(T));
   const int r = walk.rank - 2, c = walk.rank - 1;
   const int64_t rows = walk.dim(r), cols = walk.dim(c);
@@ -68,8 +69,9 @@ void copy_transposed(char* to, const char* from, const Walk2& walk, Workers& wor
       const int64_t first = i % stripes * kStripe, last = std::min(rows, first + kStripe);
       for (int64_t c0 = 0; c0 < cols; c0 += kTile)
         for (int64_t r0 = first; r0 < last; r0 += kTile)
-          transpose_tile<T>(to + at[0] + r0 * row_stride[0] + c0 * col_stride[0], from + at[1] + r0 * row_stride[1] + c0 * col_stride[1],
-                            std::min(kTile, last - r0), std::min(kTile, cols - c0), row_stride, col_stride);
+          transpose_tile<T>(to + at[0] + r0 * row_stride[0] + c0 * col_stride[0],
+                            from + at[1] + r0 * row_stride[1] + c0 * col_stride[1], std::min(kTile, last - r0),
+                            std::min(kTile, cols - c0), row_stride, col_stride);
     }
   });
 }
@@ -85,7 +87,7 @@ void copy_typed(const Strided& to, const Strided& from, Workers& workers) {
     for (; at > 0 && to.strides[order[at - 1]] < to.strides[i]; --at) order[at] = order[at - 1];
     order[at] = i;
   }
-  Walk2 walk;
+  CopySpace walk;
   walk.push(1, {kSize, kSize});
   for (size_t i = 0; i < rank; ++i) {
     const size_t axis = order[i];
@@ -118,7 +120,8 @@ int64_t unpadded(int64_t i, int64_t low, int64_t interior, int64_t dim) {
 }
 
 template <class T>
-void pad_typed(const Strided& to, const Strided& from, std::span<const int64_t> low, std::span<const int64_t> interior, Workers& workers) {
+void pad_typed(const Strided& to, const Strided& from, std::span<const int64_t> low, std::span<const int64_t> interior,
+               Workers& workers) {
   constexpr auto kSize = static_cast<int64_t>(sizeof(T));
   // Trailing axes that are not padded and lie end to end in both arrays form one row.
   const int rank = to.dims.rank();
@@ -129,7 +132,7 @@ void pad_typed(const Strided& to, const Strided& from, std::span<const int64_t> 
     --axes;
     row *= to.dims[axes];
   }
-  const bool cut_last = axes == rank && rank > 0;    // the last axis itself is padded or strided: walk it inside
+  const bool cut_last = axes == rank && rank > 0;  // the last axis itself is padded or strided: walk it inside
   const int outer_axes = cut_last ? rank - 1 : axes;
   int64_t outer = 1;
   for (int i = 0; i < outer_axes; ++i) outer *= to.dims[i];

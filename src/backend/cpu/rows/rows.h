@@ -13,9 +13,9 @@ namespace ws::cpu {
 
 /// An array in memory: element (i0, i1, ..) at data + (i0*strides[0] + i1*strides[1] + ..) * element size. Stride 0 repeats.
 struct Strided {
-  void* data = nullptr;              // address of element (0, 0, ..)
+  void* data = nullptr;  // address of element (0, 0, ..)
   Shape dims;
-  std::array<int64_t, kMaxRank> strides{};   // elements
+  std::array<int64_t, kMaxRank> strides{};  // elements
 };
 
 /// The view's array, `base` being element 0 of its buffer.

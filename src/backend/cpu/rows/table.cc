@@ -12,7 +12,7 @@ namespace {
 
 // Splits an array of dims [lead.., row..] after its first `lead` axes: two index spaces of one array each.
 struct RowArray {
-  Walk_<1> lead, row;
+  IndexSpace<1> lead, row;
   char* data = nullptr;
   RowArray(const Strided& x, int lead_axes, int64_t element_bytes) : data(static_cast<char*>(x.data)) {
     lead.push(1, {element_bytes});
@@ -20,9 +20,7 @@ struct RowArray {
     for (int axis = 0; axis < x.dims.rank(); ++axis)
       (axis < lead_axes ? lead : row).push(x.dims[axis], {x.strides[static_cast<size_t>(axis)] * element_bytes});
   }
-  char* at(int64_t j) const {
-    return data + (lead.rank == 1 ? j * lead.stride(0, 0) : lead.offset(j, 0)[0]);
-  }
+  char* at(int64_t j) const { return data + (lead.rank == 1 ? j * lead.stride(0, 0) : lead.offset(j, 0)[0]); }
   // Byte offset of element `e` of a row.
   int64_t element(int64_t e) const { return row.rank == 1 ? e * row.stride(0, 0) : row.offset(e, 0)[0]; }
   int64_t row_size() const { return row.outer(0); }
@@ -43,8 +41,8 @@ Bf16 narrow(float x) {  // to nearest even; NaN stays NaN
 
 // Columns [begin, end) of table rows [first, last): each update once, ascending, so a column's sum has one order whatever the cut.
 template <class T>
-void scatter_part(const RowArray& to, const RowArray& indices, const RowArray& updates, int64_t positions, int64_t first, int64_t last,
-                  int64_t begin, int64_t end) {
+void scatter_part(const RowArray& to, const RowArray& indices, const RowArray& updates, int64_t positions, int64_t first,
+                  int64_t last, int64_t begin, int64_t end) {
   constexpr auto kSize = static_cast<int64_t>(sizeof(T));
   const bool dense = to.dense_rows(kSize) && updates.dense_rows(kSize);
   for (int64_t t = first; t < last; ++t) {
@@ -68,7 +66,8 @@ void scatter_part(const RowArray& to, const RowArray& indices, const RowArray& u
 }
 
 template <class T>
-void scatter(const RowArray& to, const RowArray& indices, const RowArray& updates, int64_t rows, int64_t positions, Workers& workers) {
+void scatter(const RowArray& to, const RowArray& indices, const RowArray& updates, int64_t rows, int64_t positions,
+             Workers& workers) {
   constexpr int64_t kColumns = 64;  // a few cache lines: two threads share none
   const int64_t size = to.row_size();
   const int64_t work = positions * size;
@@ -89,7 +88,8 @@ void scatter(const RowArray& to, const RowArray& indices, const RowArray& update
 }
 
 // bf16 sums live in fp32 until the row is complete: one table row and one tile of columns at a time.
-void scatter_bf16(const RowArray& to, const RowArray& indices, const RowArray& updates, int64_t rows, int64_t positions, Workers& workers) {
+void scatter_bf16(const RowArray& to, const RowArray& indices, const RowArray& updates, int64_t rows, int64_t positions,
+                  Workers& workers) {
   constexpr int64_t kTile = 1024;
   const int64_t size = to.row_size(), tiles = (size + kTile - 1) / kTile;
   workers.parallel_for(rows * tiles, 1, [&](int64_t begin, int64_t end, int) {
@@ -110,7 +110,8 @@ void scatter_bf16(const RowArray& to, const RowArray& indices, const RowArray& u
 template <class T>
 void move_elements(char* to, const RowArray& to_row, const char* from, const RowArray& from_row, int64_t n) {
   for (int64_t c = 0; c < n; ++c)
-    *reinterpret_cast<T*>(to + to_row.element(c)) = from == nullptr ? T{} : *reinterpret_cast<const T*>(from + from_row.element(c));
+    *reinterpret_cast<T*>(to + to_row.element(c)) =
+        from == nullptr ? T{} : *reinterpret_cast<const T*>(from + from_row.element(c));
 }
 
 }  // namespace

@@ -10,10 +10,10 @@ namespace ws::cpu {
 
 /// A common index space of `kArrays` arrays, simplified. Strides are in bytes. rank >= 1.
 template <int kArrays>
-struct Walk_ {
+struct IndexSpace {
   int rank = 0;
   std::array<int64_t, kMaxRank> dims{};
-  std::array<std::array<int64_t, kArrays>, kMaxRank> strides{};   // [axis][array]
+  std::array<std::array<int64_t, kArrays>, kMaxRank> strides{};  // [axis][array]
 
   void push(int64_t dim, std::array<int64_t, kArrays> stride) {
     if (dim == 1 && rank > 0) return;
