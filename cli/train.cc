@@ -22,6 +22,8 @@
 namespace ws::cli {
 namespace {
 
+constexpr int64_t kUntilTheTimeIsUp = int64_t{1} << 40;  // steps of a run that --minutes ends
+
 struct TrainOptions {
   std::string model = "gpt", data = "builtin", out, mode = "compiled", vocab = "letters", loss, schedule;
   OptimizerOptions optimizer;
@@ -109,13 +111,14 @@ class Run {
       std::error_code problem;
       std::filesystem::create_directories(o_.out, problem);
       if (problem) fail("cannot write {}: {}", o_.out, problem.message());
-      metrics_.emplace(o_.out + "/metrics.jsonl", o_.resume);
+      std::string path = o_.out + "/metrics.jsonl";
+      o_.resume ? metrics_.emplace(path, step_) : metrics_.emplace(path);
     }
     InterruptGuard guard;
     double begin = now_seconds();
     int64_t first_step = step_;
     {
-      Progress progress("train", total_ - first_step, source_.item, source_.items_per_step);
+      Progress progress("train", total_ == kUntilTheTimeIsUp ? 0 : total_ - first_step, source_.item, source_.items_per_step);
       while (step_ < total_ && !interrupted() && !(o_.minutes > 0 && now_seconds() - begin > 60 * o_.minutes)) {
         one_step();
         if (progress.due()) progress.update(step_ - first_step, recent_loss());
@@ -132,7 +135,8 @@ class Run {
     save();
     report();
     if (stopped) {
-      note("stopped at step {} of {}{}", step_, total_, o_.out.empty() ? "" : "; saved, --resume continues");
+      std::string of = total_ == kUntilTheTimeIsUp ? "" : fmt::format(" of {}", total_);
+      note("stopped at step {}{}{}", step_, of, o_.out.empty() ? "" : "; saved, --resume continues");
       return kInterrupted;
     }
     return 0;
@@ -246,7 +250,11 @@ int train(TrainOptions o) {
   if (o.steps > 0 && o.epochs > 0) fail("give --steps or --epochs, not both");
   if (o.batch < 0) fail("--batch must be at least 1, not {}", o.batch);
   if (o.resume && o.out.empty()) fail("--resume needs --out DIR, the run to continue");
-  if (o.steps == 0 && o.epochs == 0) o.steps = o.minutes > 0 ? INT64_C(1) << 40 : 300;
+  if (!(o.minutes >= 0)) fail("--minutes must not be negative");
+  if (o.steps == 0 && o.epochs == 0) {
+    if (o.minutes > 0 && !o.schedule.empty()) fail("--schedule needs --steps or --epochs: it spans the whole run");
+    o.steps = o.minutes > 0 ? kUntilTheTimeIsUp : 300;
+  }
 
   Json config;
   if (o.resume) config = load_checkpoint_config(find_checkpoint(o.out));

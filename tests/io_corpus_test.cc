@@ -74,6 +74,9 @@ TEST(Corpus, ShortAndBinaryTextsAreErrors) {
   };
   EXPECT_EQ(make("abc", 3), "t.txt is too short: it has 3 symbols, a window of block 3 needs 4");
   EXPECT_EQ(make("abcd", 3), "no error");
+  EXPECT_EQ(error_of([] { make_corpus("t.txt", "1234 5678", 3, Vocabulary::Kind::kLetters); }),
+            "t.txt is too short: it has 1 symbols, a window of block 3 needs 4; the vocabulary utf8 also keeps what is no letter "
+            "of a to z");
   EXPECT_THAT(make("", 1), HasSubstr("has 0 symbols"));
   EXPECT_EQ(make(std::string("ab\0cd", 5), 3), "t.txt is not a text in UTF-8: byte 2 is 0x00");
   for (const char* bad : {"abc\xff"
@@ -132,18 +135,17 @@ TEST(BuiltInText, IsTheWholeTextWithoutLabelsAndIsKept) {
   EXPECT_EQ(Vocabulary::letters(text).symbols()[1], " ");
 }
 
-TEST(Metrics, AppendsLines) {
+TEST(Metrics, ContinuesWhereTheCheckpointWas) {
   std::string path = testing::TempDir() + "/metrics.jsonl";
   {
-    MetricsWriter w(path, false);
-    w.write({{"step", 1}, {"loss", 0.1}});
+    MetricsWriter w(path);
+    for (int step = 1; step <= 3; ++step) w.write({{"step", step}, {"loss", 0.5}});
   }
-  {
-    MetricsWriter w(path, true);
-    w.write({{"step", 2}, {"loss", json_number(0.0 / 0.0)}});
-  }
-  EXPECT_EQ(MappedFile(path).text(), "{\"step\":1,\"loss\":0.1}\n{\"step\":2,\"loss\":null}\n");
-  EXPECT_THROW(MetricsWriter("/nonexistent/m.jsonl", false), Error);
+  std::ofstream(path, std::ios::app) << "{\"step\": 4, \"lo";  // cut
+  { MetricsWriter(path, 2).write({{"step", 3}, {"loss", json_number(0.0 / 0.0)}}); }
+  EXPECT_EQ(MappedFile(path).text(), "{\"step\":1,\"loss\":0.5}\n{\"step\":2,\"loss\":0.5}\n{\"step\":3,\"loss\":null}\n");
+  EXPECT_THROW(MetricsWriter("/nonexistent/m.jsonl"), Error);
+  EXPECT_THROW(MetricsWriter("/nonexistent/m.jsonl", 1), Error);
 }
 
 }  // namespace

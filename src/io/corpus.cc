@@ -129,7 +129,9 @@ Corpus make_corpus(std::string name, std::string_view text, int64_t block, Vocab
   Corpus corpus{std::move(name), std::move(vocabulary), {}, 0};
   corpus.tokens = corpus.vocabulary.encode(text);
   size_t n = corpus.tokens.size(), needed = static_cast<size_t>(block) + 1;
-  if (n < needed) fail("{} is too short: it has {} symbols, a window of block {} needs {}", corpus.name, n, block, needed);
+  if (n < needed)
+    fail("{} is too short: it has {} symbols, a window of block {} needs {}{}", corpus.name, n, block, needed,
+         text.size() >= needed ? "; the vocabulary utf8 also keeps what is no letter of a to z" : "");
   corpus.num_train = std::max(n * 9 / 10, needed);
   return corpus;
 }

@@ -1,5 +1,6 @@
 #include "io/metrics.h"
 
+#include "io/file.h"
 #include "support/error.h"
 
 namespace ws {

@@ -9,8 +9,10 @@ namespace ws {
 
 class MetricsWriter {
  public:
-  /// `keep`: continue a file that is there (resume); else it starts empty.
-  MetricsWriter(const std::string& path, bool keep);
+  /// Starts empty.
+  explicit MetricsWriter(const std::string& path);
+  /// Continues a file that is there, without the records whose "step" is above `last_step` and without a line that was cut.
+  MetricsWriter(const std::string& path, int64_t last_step);
   void write(const Json& record);
 
  private:
