@@ -7,6 +7,7 @@
 
 #include "backend/cpu/gemm/ahead.h"
 #include "backend/cpu/gemm/code.h"
+#include "backend/cpu/gemm/thin.h"
 #include "backend/cpu/gemm/units.h"
 
 namespace ws::cpu {
@@ -38,13 +39,24 @@ void columns_of_rows(const Strip& s, const RowBlock& a, const float* b, SideWork
   }
 }
 
-/// Columns read where they lie.
+/// Whether so few rows should read columns where they lie, since they would hardly use them twice.
 template <class V>
-void direct_columns(const Strip& s, const RowBlock& a, const float* b, int64_t ldb) {
+bool reads_in_place(int64_t rows, int64_t columns, const Lines& from) {
+  constexpr int64_t kDirectPanels = 2;
+  if (from.hole != nullptr) return false;
+  return from.line_stride == 1 || columns == 1 ? rows <= kDirectPanels * V::kRows : from.depth_stride == 1 && rows <= kMaxThinRows;
+}
+
+/// Columns that reads_in_place() allows.
+template <class V>
+void direct_columns(const Strip& s, const RowBlock& a, const float* b, int64_t line_stride, int64_t ldb) {
   const RowPanels<V> panels(s.rows);
   MicroCall call{};
   call.k = s.depth, call.a_row = a.row_stride, call.a_col = a.depth_stride, call.ldb = ldb, call.ldc = s.ldc, call.how = s.how;
   const int64_t most = int64_t{direct_vectors<V>(static_cast<int>(panels.height(0)))} * V::kLanes;
+  call.a = a.data, call.b = b, call.c = s.c;
+  if (line_stride != 1 && s.columns > 1) return thin_transposed<V>(call, static_cast<int>(s.rows), line_stride, s.columns);
+  if (s.rows <= kMaxThinRows && s.columns > most) return thin_columns<V>(call, static_cast<int>(s.rows), s.columns);
   for (int64_t j = 0; j < s.columns; j += most) {
     const int64_t width = std::min(most, s.columns - j), vectors = ceil_div(width, V::kLanes);
     call.b = b + j;
@@ -79,14 +91,13 @@ class Nest {
     }
     run_units(g_.batch * tiles_, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) {
       const Tile t = tile_at(unit, lane);
-      is_direct(t) ? direct_tile(t, lane, worker) : tile(t, lane, worker);
+      !is_shared_ && reads_in_place<V>(t.rows, p_.columns, column_lines_) ? direct_tile(t, lane, worker) : tile(t, lane, worker);
       hand_on(t, lane, worker);
     });
   }
 
  private:
   static constexpr int64_t kColumns = int64_t{V::kLanes} * V::kVectors;
-  static constexpr int64_t kDirectPanels = 2;
 
   /// A tile of C, in the nest's roles, and where its sums build up.
   struct Tile {
@@ -226,17 +237,13 @@ class Nest {
     return column_lines_.data + id.batch * column_lines_.batch_stride + id.panel * kColumns + id.k_block * kGemmBlock * column_lines_.depth_stride;
   }
 
-  /// Few rows: columns are hardly used twice, and read where they lie.
-  bool is_direct(const Tile& t) const {
-    return !is_shared_ && t.rows <= kDirectPanels * V::kRows && column_lines_.hole == nullptr && (column_lines_.line_stride == 1 || p_.columns == 1);
-  }
   void direct_tile(const Tile& t, int lane, int worker) const {
     for (int64_t k_block = 0; k_block < p_.k_blocks; ++k_block) {
       const RowBlock& rows = rows_ready({t.batch, t.row_block, k_block}, true, lane, worker);
       Strip strip = strip_of(t, t.panel0, k_block);
       strip.columns = t.columns;
-      direct_columns<V>(strip, rows, column_lines_.data + t.batch * column_lines_.batch_stride + t.column0 + k_block * kGemmBlock * column_lines_.depth_stride,
-                        column_lines_.depth_stride);
+      const float* columns = column_lines_.data + t.batch * column_lines_.batch_stride + t.column0 * column_lines_.line_stride;
+      direct_columns<V>(strip, rows, columns + k_block * kGemmBlock * column_lines_.depth_stride, column_lines_.line_stride, column_lines_.depth_stride);
     }
   }
 
@@ -288,7 +295,7 @@ void tiny_item(const Gemm& g, int64_t batch, int worker) {
   }
   float* c = g.store != nullptr ? tile : g.c + batch * g.c_batch_stride;
   const int64_t ldc = g.store != nullptr ? g.n : g.c_row_stride;
-  direct_columns<V>({g.m, g.k, g.n, c, ldc, Accumulate::kStore}, a, b, ldb);
+  direct_columns<V>({g.m, g.k, g.n, c, ldc, Accumulate::kStore}, a, b, 1, ldb);
   if (g.store != nullptr) g.store(g.store_context, tile, ldc, batch, 0, 0, g.m, g.n, worker);
 }
 
@@ -314,11 +321,11 @@ template <class V>
 void run_chain(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row_stride, int64_t a_col_stride, const float* b, int64_t b_row_stride,
                int64_t b_col_stride, float* c, int64_t c_row_stride, bool from_zero, void* scratch) {
   constexpr int64_t kColumns = int64_t{V::kLanes} * V::kVectors;
-  const bool direct = m <= V::kRows && (b_col_stride == 1 || n == 1);
+  const bool direct = reads_in_place<V>(m, n, Lines{b, b_col_stride, b_row_stride});
   float* packed = static_cast<float*>(scratch);   // first, so that it is aligned
   const RowBlock rows = prepare_rows<V>(Lines{a, a_row_stride, a_col_stride}, 0, 0, m, 0, k, direct, packed + k * kColumns, 0);
   Strip strip{m, k, n, c, c_row_stride, from_zero ? Accumulate::kStore : Accumulate::kChain};
-  if (direct) return direct_columns<V>(strip, rows, b, b_row_stride);
+  if (direct) return direct_columns<V>(strip, rows, b, b_col_stride, b_row_stride);
   SideWork<V> none;
   for (int64_t j = 0; j < n; j += kColumns) {
     strip.columns = std::min(kColumns, n - j);

@@ -46,6 +46,17 @@ inline void pack_adjacent_lines(float* dst, int64_t width, int64_t lines, int64_
   }
 }
 
+/// A transposed square: square[p] is element p of the first `lines` lines, the rest zero; `part` elements are valid.
+template <class V>
+[[gnu::always_inline]] inline void load_square(typename V::Reg (&square)[V::kLanes], const float* src, int64_t line_stride, int64_t lines, int part) {
+#pragma GCC unroll 16
+  for (int i = 0; i < V::kLanes; ++i) {
+    const float* from = src + i * line_stride;
+    square[i] = i >= lines ? V::zero() : part == V::kLanes ? V::load(from) : V::load_part(from, part);
+  }
+  V::transpose(square);
+}
+
 /// Depth adjacent in memory: transposes squares in registers. Same slack.
 template <class V>
 inline void pack_adjacent_depth(float* dst, int64_t width, int64_t lines, int64_t depth, const float* src, int64_t line_stride) {
@@ -56,14 +67,9 @@ inline void pack_adjacent_depth(float* dst, int64_t width, int64_t lines, int64_
       // Too many rows for the hardware to follow: each asks for itself, at its end for the panel that will follow.
       constexpr int64_t kAhead = 128;
       const float* ahead = src + at * line_stride + (p + kAhead < depth ? p + kAhead : width * line_stride + p + kAhead - depth);
-      for (int i = 0; i < kLanes; i += 1) __builtin_prefetch(ahead + i * line_stride);
+      for (int i = 0; i < kLanes; ++i) __builtin_prefetch(ahead + i * line_stride, 0, 2);
       typename V::Reg square[kLanes];
-#pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i) {
-        const float* from = src + (at + i) * line_stride + p;
-        square[i] = at + i >= lines ? V::zero() : part == kLanes ? V::load(from) : V::load_part(from, part);
-      }
-      V::transpose(square);
+      load_square<V>(square, src + at * line_stride + p, line_stride, lines - at, part);
       if (part == kLanes) {
 #pragma GCC unroll 16
         for (int i = 0; i < kLanes; ++i) V::store(dst + (p + i) * width + at, square[i]);

@@ -1,0 +1,140 @@
+// Products of very few rows: bound by reading B once, so B is read where it lies, as memory likes it. Rows of B adjacent: a few of them
+// at a time from end to end; the chains of all columns wait in a small buffer, which changes no bits. Columns of B adjacent: as many
+// columns as a vector has lanes, squares transposed in registers.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
+
+#include "backend/cpu/gemm/pack.h"
+
+namespace ws::cpu {
+namespace {
+
+constexpr int kMaxThinRows = 4;
+
+/// Rows of B taken at once: their elements of A are kept broadcast.
+template <class V>
+constexpr int thin_steps(int rows) {
+  const int fit = (V::kRows + 2) / rows;
+  return fit > 1 ? fit : 1;
+}
+
+/// chains[MR, columns] continued over K rows of b.
+template <class V, int MR, int K>
+void thin_kernel(const float* a, int64_t a_row, int64_t a_col, const float* b, int64_t ldb, float* chains, int64_t ld, int64_t columns) {
+  using Reg = typename V::Reg;
+  Reg av[K][MR];
+#pragma GCC unroll 16
+  for (int p = 0; p < K; ++p)
+#pragma GCC unroll 8
+    for (int i = 0; i < MR; ++i) av[p][i] = V::broadcast(a + i * a_row + p * a_col);
+  const auto columns_at = [&](int64_t j, int lanes) __attribute__((always_inline)) {
+    Reg acc[MR];
+#pragma GCC unroll 8
+    for (int i = 0; i < MR; ++i) acc[i] = V::load(chains + i * ld + j);
+#pragma GCC unroll 16
+    for (int p = 0; p < K; ++p) {
+      const Reg bv = lanes == V::kLanes ? V::load(b + p * ldb + j) : V::load_part(b + p * ldb + j, lanes);
+#pragma GCC unroll 8
+      for (int i = 0; i < MR; ++i) acc[i] = V::fma(av[p][i], bv, acc[i]);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < MR; ++i) V::store(chains + i * ld + j, acc[i]);
+  };
+  int64_t j = 0;
+  for (; j + V::kLanes <= columns; j += V::kLanes) columns_at(j, V::kLanes);
+  if (j < columns) columns_at(j, static_cast<int>(columns - j));
+}
+
+template <class V>
+struct ThinKernels {
+  using Kernel = void (*)(const float* a, int64_t a_row, int64_t a_col, const float* b, int64_t ldb, float* chains, int64_t ld, int64_t columns);
+  template <size_t... I>
+  static constexpr std::array<Kernel, kMaxThinRows> many(std::index_sequence<I...>) {
+    return {thin_kernel<V, static_cast<int>(I) + 1, thin_steps<V>(static_cast<int>(I) + 1)>...};
+  }
+  template <size_t... I>
+  static constexpr std::array<Kernel, kMaxThinRows> one(std::index_sequence<I...>) {
+    return {thin_kernel<V, static_cast<int>(I) + 1, 1>...};
+  }
+  static constexpr auto several_steps = many(std::make_index_sequence<kMaxThinRows>{});
+  static constexpr auto one_step = one(std::make_index_sequence<kMaxThinRows>{});
+};
+
+/// One k block of C[rows, columns]; call.a, call.b, call.c are the first elements. Any strides of A, columns of B adjacent.
+template <class V>
+void thin_columns(const MicroCall& call, int rows, int64_t columns) {
+  constexpr int64_t kChains = 4096;   // 16 KiB: half of a first-level cache
+  alignas(64) float chains[kChains];
+  const int64_t most = kChains / rows / V::kLanes * V::kLanes;
+  const int steps = thin_steps<V>(rows);
+  for (int64_t j0 = 0; j0 < columns; j0 += most) {
+    const int64_t width = std::min(most, columns - j0);
+    for (int i = 0; i < rows; ++i) {
+      float* chain = chains + i * most;
+      if (call.how == Accumulate::kChain) std::copy_n(call.c + i * call.ldc + j0, width, chain);
+      else std::fill_n(chain, width, 0.0f);
+    }
+    for (int64_t p = 0; p < call.k;) {
+      const bool several = p + steps <= call.k;
+      (several ? ThinKernels<V>::several_steps : ThinKernels<V>::one_step)[static_cast<size_t>(rows - 1)](
+          call.a + p * call.a_col, call.a_row, call.a_col, call.b + p * call.ldb + j0, call.ldb, chains, most, width);
+      p += several ? steps : 1;
+    }
+    for (int i = 0; i < rows; ++i) {
+      float* to = call.c + i * call.ldc + j0;
+      const float* chain = chains + i * most;
+      if (call.how == Accumulate::kAdd) {
+        for (int64_t j = 0; j < width; ++j) to[j] += chain[j];
+      } else {
+        std::copy_n(chain, width, to);
+      }
+    }
+  }
+}
+
+/// C[MR, columns] where column j of B lies at call.b + j * line_stride, its elements adjacent.
+template <class V, int MR>
+void thin_transposed_kernel(const MicroCall& call, int64_t line_stride, int64_t columns) {
+  constexpr int kLanes = V::kLanes;
+  MicroCall group = call;
+  for (int64_t j = 0; j < columns; j += kLanes) {
+    group.last = static_cast<int>(std::min<int64_t>(kLanes, columns - j));
+    group.c = call.c + j;
+    typename V::Reg acc[MR][1];
+    start<V, MR, 1>(acc, group);
+    const float* b = call.b + j * line_stride;
+    for (int64_t p = 0; p < call.k; p += kLanes) {
+      constexpr int64_t kAhead = 128;
+      const float* ahead = b + (p + kAhead < call.k ? p + kAhead : kLanes * line_stride + p + kAhead - call.k);
+      for (int i = 0; i < kLanes; ++i) __builtin_prefetch(ahead + i * line_stride, 0, 2);
+      const int part = static_cast<int>(std::min<int64_t>(kLanes, call.k - p));
+      typename V::Reg square[kLanes];
+      load_square<V>(square, b + p, line_stride, group.last, part);
+      const float* a = call.a + p * call.a_col;
+      const auto step = [&](int u) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+        for (int i = 0; i < MR; ++i) acc[i][0] = V::fma(V::broadcast(a + i * call.a_row + u * call.a_col), square[u], acc[i][0]);
+      };
+      if (part == kLanes) {
+#pragma GCC unroll 16
+        for (int u = 0; u < kLanes; ++u) step(u);
+      } else {
+        for (int u = 0; u < part; ++u) step(u);
+      }
+    }
+    finish<V, MR, 1>(acc, group);
+  }
+}
+
+template <class V>
+void thin_transposed(const MicroCall& call, int rows, int64_t line_stride, int64_t columns) {
+  static_assert(kMaxThinRows == 4);
+  constexpr std::array kernels = {thin_transposed_kernel<V, 1>, thin_transposed_kernel<V, 2>, thin_transposed_kernel<V, 3>, thin_transposed_kernel<V, 4>};
+  kernels[static_cast<size_t>(rows - 1)](call, line_stride, columns);
+}
+
+}  // namespace
+}  // namespace ws::cpu
