@@ -10,7 +10,7 @@ struct Size {
 const std::vector<Size>& sizes() {
   static const std::vector<Size> all = {{1, 4, 16, 8},      {5, 3, 7, 9},       {1, 1, 300, 700},   {1, 300, 1, 700},   {1, 300, 5, 1100}, {1, 64, 200, 600},
                                         {1, 400, 300, 513}, {1, 200, 100, 2100}, {30, 65, 70, 64},   {2, 400, 130, 600}, {1, 28, 28, 28},   {1, 300, 40, 0},
-                                        {3, 700, 2, 20},    {1, 200, 1100, 4200}};
+                                        {3, 700, 2, 20}, {1, 500, 40, 700},    {1, 200, 1100, 4200}};
   return all;
 }
 
@@ -80,11 +80,13 @@ TEST(GemmHoles, StoreHoleSeesEachElementOnceWithTheSameBits) {
   for (const Size& s : sizes())
     for (GemmIsa isa : available_isas()) {
       if (isa == GemmIsa::portable && s.m * s.n * s.k > 30000000) continue;
-      const Matrix a(s.batch, s.m, s.k, Layout::kRowMajor, random), b(s.batch, s.k, s.n, Layout::kRowMajor, random);
-      const Gemm g = product_of(a, b, s.batch, s.m, s.n, s.k);
-      const std::vector<float> expected = run_checked(g, isa, 1);
-      for (int threads : {1, 2, 3, 4}) expect_collected(g, s, expected, isa, threads);
-      if (HasFatalFailure()) return;
+      for (Layout layout : {Layout::kRowMajor, Layout::kTransposed}) {
+        const Matrix a(s.batch, s.m, s.k, layout, random), b(s.batch, s.k, s.n, Layout::kRowMajor, random);
+        const Gemm g = product_of(a, b, s.batch, s.m, s.n, s.k);
+        const std::vector<float> expected = run_checked(g, isa, 1);
+        for (int threads : {1, 2, 3, 4}) expect_collected(g, s, expected, isa, threads);
+        if (HasFatalFailure()) return;
+      }
     }
 }
 

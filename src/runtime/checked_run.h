@@ -40,6 +40,8 @@ class CheckedRun {
   std::vector<int> last_use_;              // by buffer: last call that touches its memory
   std::vector<int> written_before_;        // buffers that hold their value by now, inputs included
   std::vector<int> nodes_here_;            // nodes of the kernel looked at
+  int call_ = 0;                           // its index
+  bool stale_ = false;                     // its reference would need memory that has been given away
   std::map<int, RefArray> known_;          // by value id: what this kernel's reference has needed so far
   std::map<int, RefArray> expected_;       // by value id: first phases leave it for the second
 };
