@@ -30,8 +30,7 @@ quietly() {
   local log=$build/last.log
   mkdir -p "$build"
   "$@" >"$log" 2>&1 </dev/null && return 0
-  grep -nE 'error|Error|FAILED' "$log" >&2 | head -n 20
-  tail -n 30 "$log" >&2
+  { grep -E 'error:|CMake Error|FAILED' "$log" | head -n 10; tail -n 12 "$log"; } | cut -c1-300 >&2 || true
   say "failed: $*"
   exit 1
 }

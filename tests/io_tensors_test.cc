@@ -74,7 +74,9 @@ TEST(Tensors, ForeignDtypesAreConvertedOrRefused) {
   std::string path = path_of("foreign.safetensors");
   write_safetensors(path, {{"w", "I64", {2}, std::as_bytes(std::span(wide))}, {"h", "F16", {6}, std::as_bytes(std::span(half))}});
   for (const auto& [name, tensor] : load_tensors(path)) {
-    if (name == "w") EXPECT_THAT(tensor.to_vector<int32_t>(), ElementsAre(7, -8));
+    if (name == "w") {
+      EXPECT_THAT(tensor.to_vector<int32_t>(), ElementsAre(7, -8));
+    }
     if (name == "h") {
       std::vector<float> v = tensor.to_vector<float>();
       EXPECT_THAT(v, ElementsAre(1.0f, -2.0f, std::ldexp(1.0f, -24), INFINITY, std::ldexp(1023.0f, -24), -0.0f));
