@@ -99,6 +99,25 @@ class BatchNorm final : public Module {
   BatchNormOptions options_;
 };
 
+// ---- dropout ----
+
+/// Zeroes each element with probability p and multiplies the others by 1/(1-p) (Srivastava et al. 2014, the inverted form). p = 0
+/// is x itself; p = 1 gives zeros, with zero gradient. `key` (u32 [2], see draw_bits) moves on at each call: a new mask each time.
+/// An Error unless 0 <= p <= 1.
+Tensor dropout(const Tensor& x, double p, Variable key);
+
+/// dropout in training mode, nothing in evaluation mode, which does not move the key either. x of any shape. The key is a buffer:
+/// it begins at the layer's own key, so that masks depend on the model's key and the layer's name, and checkpoints keep it.
+class Dropout final : public Module {
+ public:
+  Dropout(Module& parent, const std::string& name, double p = 0.5);
+  Tensor forward(const Tensor& x) const override;
+  Buffer random_key;
+
+ private:
+  double p_;
+};
+
 // ---- attention ----
 
 enum class RopePairs : uint8_t { interleaved, half_split };  ///< (2i, 2i+1), or (i, i + D/2)

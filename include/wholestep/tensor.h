@@ -149,6 +149,15 @@ class Scalar {
   Variable variable_;
 };
 
+/// Random words u32 of `shape`, all 2^32 equally likely: Philox4x32-10, so that word i depends on (key, stream, i) alone, whoever
+/// computes it. `key` is u32 [2].
+Tensor random_bits(const Tensor& key, const Shape& shape, uint64_t stream = 0);
+/// The key of random_bits as a tensor u32 [2] of these 64 bits.
+Tensor key_tensor(uint64_t bits);
+/// random_bits from a key that moves on: every draw adds 1 to the first word of `key`, so that each draw of a step and each step has
+/// words of its own, and what is saved with the key continues where it stopped. Inside jit the key is part of the state.
+Tensor draw_bits(Variable key, const Shape& shape);
+
 /// Gradients of a scalar loss. The loss is checked: a step whose loss is not finite stops before any update.
 struct Gradients {
   std::vector<Variable> parameters;

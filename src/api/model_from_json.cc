@@ -83,6 +83,11 @@ const LayerWord kLayerWords[] = {
     {"relu", [](const Json&, const std::string&, int64_t) { return layer<ReLU>(); }},
     {"tanh", [](const Json&, const std::string&, int64_t) { return layer<Tanh>(); }},
     {"sigmoid", [](const Json&, const std::string&, int64_t) { return layer<Sigmoid>(); }},
+    {"dropout",
+     [](const Json& json, const std::string& where, int64_t) {
+       check_known_keys(json, {"type", "p"}, where);
+       return layer<Dropout>(json_get_or<double>(json, "p", 0.5, where));
+     }},
     {"sequential", [](const Json& json, const std::string& where,
                       int64_t features) { return layer<Sequential>(layers_from_json(json, where, features)); }},
     {"residual",

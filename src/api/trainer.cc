@@ -82,6 +82,7 @@ struct Trainer::Impl {
     if (!(options.weight_decay >= 0)) fail("trainer: weight_decay {} must be at least 0", options.weight_decay);
     if (!loss) fail("trainer: the loss is empty");
     parameters = model.parameters();
+    buffers = model.buffers();
     if (!optimizer.attached()) optimizer.attach(parameters);
   }
 
@@ -112,6 +113,10 @@ struct Trainer::Impl {
   }
 
   Tensor step(const Tensor& x, const Tensor& y) {
+    // A forward pass of the loop has moved buffers before its loss is checked; a compiled step that fails writes nothing back.
+    std::vector<Tensor> buffers_before;
+    if (!options.compile)
+      for (const Variable& b : buffers) buffers_before.push_back(b.value());
     try {
       Tensor result;
       if (options.compile) {
@@ -124,6 +129,7 @@ struct Trainer::Impl {
       ++steps_done;
       return result;
     } catch (const RuntimeError& error) {
+      for (size_t i = 0; i < buffers_before.size(); ++i) buffers[i].set(buffers_before[i]);
       throw RuntimeError(fmt::format("training step {}: {}", steps_done + 1, error.what()));
     }
   }
@@ -174,7 +180,7 @@ struct Trainer::Impl {
   std::unique_ptr<Optimizer> owned;
   Optimizer& optimizer;
   TrainerOptions options;
-  std::vector<Variable> parameters;
+  std::vector<Variable> parameters, buffers;
   Scalar eta{"trainer.eta", 1};
   double first_lr = 0;  // of this fit
   int64_t steps_done = 0;

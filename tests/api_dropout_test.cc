@@ -1,0 +1,106 @@
+// Dropout: its edges, its share, new masks each step, evaluation, and the same masks in both modes.
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "api_util.h"
+
+namespace ws::testing {
+namespace {
+
+Variable key_of(uint64_t bits) { return {"key", key_tensor(bits)}; }
+
+TEST(Dropout, EdgesC29) {
+  Variable x("x", floats({1, -2, 3}), true);
+  Tensor none = dropout(x, 1, key_of(1));
+  EXPECT_EQ(none.to_vector<float>(), (std::vector<float>{0, 0, 0}));
+  EXPECT_EQ(grad(none.sum(), {x}).values[0].to_vector<float>(), (std::vector<float>{0, 0, 0}));
+  Tensor all = dropout(x, 0, key_of(1));
+  EXPECT_EQ(bytes(all), bytes(x.value()));
+  EXPECT_EQ(grad(all.sum(), {x}).values[0].to_vector<float>(), (std::vector<float>{1, 1, 1}));
+  for (double p : {-0.1, 1.5, std::numeric_limits<double>::quiet_NaN()})
+    EXPECT_TRUE(mentions(error_of([&] { Sequential(Key(0), {layer<Dropout>(p)}); }), {"dropout '0'", "[0, 1]"}));
+}
+
+TEST(Dropout, ShareValuesAndGradient) {
+  for (double p : {0.1, 0.5, 0.9}) {
+    Variable x("x", Tensor::ones({100, 1000}), true);
+    Tensor y = dropout(x, p, key_of(7));
+    std::vector<float> values = y.to_vector<float>();
+    auto scale = static_cast<float>(1 / (1 - p));
+    double kept = 0;
+    for (float v : values) {
+      ASSERT_TRUE(v == 0 || v == scale);
+      kept += v != 0;
+    }
+    EXPECT_NEAR(kept / 1e5, 1 - p, 5 * std::sqrt(p * (1 - p) / 1e5));
+    EXPECT_EQ(grad(y.sum(), {x}).values[0].to_vector<float>(), values);
+  }
+}
+
+TEST(Dropout, WordsAreHostPhilox) {
+  Tensor bits = random_bits(key_tensor(0x123456789ABCDEF0), {3, 2}, 5);
+  EXPECT_EQ(bits.dtype(), DType::u32);
+  std::vector<uint32_t> words = bits.to_vector<uint32_t>();
+  for (uint32_t i = 0; i < 6; ++i) EXPECT_EQ(words[i], philox(Key(0x123456789ABCDEF0), {i, 0, 5, 0})[0]);
+  EXPECT_TRUE(mentions(error_of([] { random_bits(Tensor::zeros({2}), {3}); }), {"key", "u32 [2]"}));
+}
+
+TEST(Dropout, NewMaskEachDrawSameInBothModes) {
+  auto draws = [](bool compile) {
+    Sequential model(Key(3), {layer<Dropout>(0.5), layer<Dropout>(0.5)});
+    auto step = [&](const Tensor& x) {
+      Tensor a = model[0](x), b = model[1](x), c = model[0](x);  // one layer used twice
+      return concatenate({a, b, c}, 0);
+    };
+    auto compiled = jit(step, model);
+    std::vector<std::string> masks;
+    for (int i = 0; i < 3; ++i) {
+      Tensor all = compile ? compiled(Tensor::ones({64})) : step(Tensor::ones({64}));
+      for (int64_t k = 0; k < 3; ++k) masks.push_back(bytes(all.slice(0, 64 * k, 64 * (k + 1))));
+    }
+    EXPECT_EQ(std::set<std::string>(masks.begin(), masks.end()).size(), 9U);
+    std::string before = bytes(model);
+    model.eval();
+    EXPECT_EQ(bytes(model[0](Tensor::ones({64}))), bytes(Tensor::ones({64})));
+    EXPECT_EQ(bytes(model), before);  // evaluation does not move the key
+    masks.push_back(before);
+    return masks;
+  };
+  EXPECT_EQ(draws(false), draws(true));
+}
+
+TEST(Dropout, TrainerInBothModesAndThreads) {
+  Tensor X = random_floats({50, 6}, 11), y = random_floats({50, 3}, 12);
+  auto run = [&](bool compile, int threads, const std::vector<int>& epochs) {
+    Sequential model(Key(0),
+                     {layer<Linear>(6, 16), layer<ReLU>(), layer<Dropout>(0.3), layer<Linear>(16, 3), layer<Dropout>(0.1)});
+    Trainer trainer(model, MSE(), Adam({.lr = 0.01}), {.compile = compile, .num_threads = threads});
+    std::string all;
+    for (int e : epochs) {
+      History h = trainer.fit(X, y, {.epochs = e, .batch_size = 16, .shuffle = false, .X_val = X, .y_val = y});
+      for (double l : h.step_losses) all += std::to_string(l) + " ";
+    }
+    return all + bytes(model) + bytes(trainer.optimizer()) + bytes(trainer.predict(X));
+  };
+  std::string loop = run(false, 1, {4});
+  for (int threads : {1, 2, 4}) EXPECT_TRUE(run(true, threads, {4}) == loop) << threads;
+  EXPECT_TRUE(run(true, 2, {2, 2}) == loop);  // the key goes on between fits
+  EXPECT_TRUE(run(false, 1, {1, 3}) == loop);
+}
+
+TEST(Dropout, FailedStepKeepsKeysAndStatistics) {
+  std::vector<float> y = random_floats({32, 3}, 12).to_vector<float>();
+  y[5] = std::numeric_limits<float>::quiet_NaN();
+  for (bool compile : {false, true}) {
+    Sequential model(Key(0), {layer<Linear>(6, 8), layer<BatchNorm>(8), layer<Dropout>(0.3), layer<Linear>(8, 3)});
+    Trainer trainer(model, MSE(), Adam(), {.compile = compile});
+    std::string before = bytes(model);
+    EXPECT_NE(error_of([&] { trainer.train_step(random_floats({32, 6}, 1), floats(y, {32, 3})); }), "");
+    EXPECT_TRUE(bytes(model) == before) << compile;
+    EXPECT_EQ(error_of([&] { trainer.train_step(random_floats({32, 6}, 1), random_floats({32, 3}, 2)); }), "");
+  }
+}
+
+}  // namespace
+}  // namespace ws::testing
