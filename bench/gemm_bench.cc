@@ -75,13 +75,14 @@ Row measure(const Shape& s, GemmIsa isa, SpinWorkers& workers, int rounds) {
   Buffer workspace(gemm_workspace_bytes(g, isa, workers.num_threads()) / 4 + 16);
   const auto ours = [&] { gemm(g, isa, workspace.floats(), workers); };
   const auto theirs = [&] {
-    dnnl_sgemm(s.a_transposed ? 'T' : 'N', s.b_transposed ? 'T' : 'N', s.m, s.n, s.k, 1.0f, a.floats(), s.a_transposed ? s.m : s.k, b.floats(),
-               s.b_transposed ? s.k : s.n, 0.0f, c_other.floats(), s.n);
+    dnnl_sgemm(s.a_transposed ? 'T' : 'N', s.b_transposed ? 'T' : 'N', s.m, s.n, s.k, 1.0f, a.floats(),
+               s.a_transposed ? s.m : s.k, b.floats(), s.b_transposed ? s.k : s.n, 0.0f, c_other.floats(), s.n);
   };
   set_onednn_threads(workers.num_threads());
   ours(), theirs();
   double worst = 0;
-  for (int64_t i = 0; i < s.m * s.n; ++i) worst = std::max(worst, std::abs(static_cast<double>(c.floats()[i]) - c_other.floats()[i]));
+  for (int64_t i = 0; i < s.m * s.n; ++i)
+    worst = std::max(worst, std::abs(static_cast<double>(c.floats()[i]) - c_other.floats()[i]));
   if (worst > 1e-3 * std::sqrt(static_cast<double>(s.k))) {
     fmt::print("{} differs from oneDNN by {}\n", title(s), worst);
     std::exit(1);
@@ -95,10 +96,10 @@ Row measure(const Shape& s, GemmIsa isa, SpinWorkers& workers, int rounds) {
     const double ours_s = best_seconds(ours, 0.02);
     const double peak_between = fma_peak_gflops(isa, workers);
     const double theirs_s = best_seconds(theirs, 0.02);
-    rest();   // OpenMP's threads spin on for a while
+    rest();  // OpenMP's threads spin on for a while
     const double peak_after = fma_peak_gflops(isa, workers);
     const auto [low, high] = std::minmax({peak_before, peak_between, peak_after});
-    if (high > 1.1 * low) {   // the machine changed meanwhile: again, or say so
+    if (high > 1.1 * low) {  // the machine changed meanwhile: again, or say so
       if (tries < 2 * rounds) continue;
       noisy = true;
     }
@@ -122,7 +123,8 @@ int main(int argc, char** argv) {
     const std::string flag = argv[i], value = argv[i + 1];
     if (flag == "--threads") {
       thread_counts.clear();
-      for (size_t at = 0; at < value.size(); at = value.find(',', at) == std::string::npos ? value.size() : value.find(',', at) + 1)
+      for (size_t at = 0; at < value.size();
+           at = value.find(',', at) == std::string::npos ? value.size() : value.find(',', at) + 1)
         thread_counts.push_back(std::atoi(value.c_str() + at));
     } else if (flag == "--rounds") {
       rounds = std::atoi(value.c_str());
@@ -137,22 +139,24 @@ int main(int argc, char** argv) {
   }
   for (int threads : thread_counts) {
     SpinWorkers workers(threads);
-    fmt::print("\n{} thread{}, {}, oneDNN {}.{}.{}, median of {} rounds\n", threads, threads > 1 ? "s" : "", isa == GemmIsa::avx2 ? "avx2" : "avx512",
-               dnnl_version()->major, dnnl_version()->minor, dnnl_version()->patch, rounds);
+    fmt::print("\n{} thread{}, {}, oneDNN {}.{}.{}, median of {} rounds\n", threads, threads > 1 ? "s" : "",
+               isa == GemmIsa::avx2 ? "avx2" : "avx512", dnnl_version()->major, dnnl_version()->minor, dnnl_version()->patch,
+               rounds);
     fmt::print("{:<26}{:<32}{:>9}{:>9}{:>10}{:>9}\n", "", "product", "GFLOP/s", "of peak", "x oneDNN", "spread");
     double log_sum = 0, worst = 1e9, least_share = 1;
     int count = 0;
     for (const Shape& s : shapes()) {
       if (title(s).find(only) == std::string::npos) continue;
       const Row row = measure(s, isa, workers, rounds);
-      fmt::print("{:<26}{:<32}{:>9.1f}{:>8.1f}%{:>10.3f}{:>8.1f}%{}\n", s.group, title(s), row.ours_gflops, 100 * row.share, row.ratio, 100 * row.spread,
-                 row.noisy ? "  too noisy" : "");
+      fmt::print("{:<26}{:<32}{:>9.1f}{:>8.1f}%{:>10.3f}{:>8.1f}%{}\n", s.group, title(s), row.ours_gflops, 100 * row.share,
+                 row.ratio, 100 * row.spread, row.noisy ? "  too noisy" : "");
       std::fflush(stdout);
       log_sum += std::log(row.ratio), worst = std::min(worst, row.ratio), ++count;
       if (s.is_large()) least_share = std::min(least_share, row.share);
     }
     if (count > 0)
-      fmt::print("geometric mean {:.3f}, lowest {:.3f}; least share of the peak among large ones {:.1f} %\n", std::exp(log_sum / count), worst, 100 * least_share);
+      fmt::print("geometric mean {:.3f}, lowest {:.3f}; least share of the peak among large ones {:.1f} %\n",
+                 std::exp(log_sum / count), worst, 100 * least_share);
   }
 }
 

@@ -18,7 +18,8 @@ namespace ws::bench {
 
 class Buffer {
  public:
-  explicit Buffer(int64_t floats) : count_(floats), bytes_((static_cast<size_t>(floats) * 4 + (2u << 20) - 1) & ~((size_t{2} << 20) - 1)) {
+  explicit Buffer(int64_t floats)
+      : count_(floats), bytes_((static_cast<size_t>(floats) * 4 + (2u << 20) - 1) & ~((size_t{2} << 20) - 1)) {
     data_ = static_cast<float*>(std::aligned_alloc(2u << 20, bytes_));
     madvise(data_, bytes_, MADV_HUGEPAGE);
     std::fill(data_, data_ + bytes_ / 4, 0.0f);
@@ -69,7 +70,8 @@ class SpinWorkers final : public Workers {
 
  private:
   void work(int worker) {
-    for (int64_t begin; (begin = next_.fetch_add(grain_)) < units_;) task_(context_, begin, std::min(begin + grain_, units_), worker);
+    for (int64_t begin; (begin = next_.fetch_add(grain_)) < units_;)
+      task_(context_, begin, std::min(begin + grain_, units_), worker);
   }
   void serve(int worker) {
     for (int seen = 0;;) {

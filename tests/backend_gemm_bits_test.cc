@@ -7,10 +7,12 @@ namespace {
 struct Size {
   int64_t batch, m, n, k;
 };
-std::ostream& operator<<(std::ostream& out, const Size& s) { return out << s.batch << " x [" << s.m << "," << s.k << "][" << s.k << "," << s.n << "]"; }
+std::ostream& operator<<(std::ostream& out, const Size& s) {
+  return out << s.batch << " x [" << s.m << "," << s.k << "][" << s.k << "," << s.n << "]";
+}
 
-void expect_bits(const Matrix& a, const Matrix& b, const Size& s, const std::vector<float>& expected, const std::vector<int>& thread_counts,
-                 const std::vector<GemmIsa>& isas) {
+void expect_bits(const Matrix& a, const Matrix& b, const Size& s, const std::vector<float>& expected,
+                 const std::vector<int>& thread_counts, const std::vector<GemmIsa>& isas) {
   const Gemm g = product_of(a, b, s.batch, s.m, s.n, s.k);
   for (GemmIsa isa : isas) {
     for (int threads : thread_counts) {
@@ -36,7 +38,8 @@ TEST(GemmBits, SmallShapesAreTheContract) {
 
 TEST(GemmBits, EveryLayoutIsTheContract) {
   std::mt19937 random(2);
-  for (const Size& s : std::vector<Size>{{1, 4, 16, 8}, {1, 37, 45, 29}, {2, 9, 35, 515}, {1, 1, 70, 40}, {1, 70, 1, 40}, {1, 190, 3, 513}, {3, 2, 2, 2}})
+  for (const Size& s : std::vector<Size>{
+           {1, 4, 16, 8}, {1, 37, 45, 29}, {2, 9, 35, 515}, {1, 1, 70, 40}, {1, 70, 1, 40}, {1, 190, 3, 513}, {3, 2, 2, 2}})
     for (Layout la : layouts())
       for (Layout lb : layouts()) {
         const Matrix a(s.batch, s.m, s.k, la, random), b(s.batch, s.k, s.n, lb, random);
@@ -62,8 +65,9 @@ TEST(GemmBits, LargeShapesEqualPortableAtAnyThreadCount) {
   std::mt19937 random(4);
   std::vector<GemmIsa> fast = available_isas();
   fast.erase(fast.begin());
-  const std::vector<Size> sizes = {{1, 400, 100, 1100}, {1, 257, 1365, 70}, {1, 1000, 28, 513}, {1, 1365, 40, 600}, {1, 30, 1365, 1100}, {1, 4, 1365, 2000},
-                                   {1, 1, 3000, 700},   {1, 3000, 1, 700},  {1, 3000, 5, 513},  {40, 65, 70, 64},   {3, 300, 70, 600},   {1, 500, 200, 128}};
+  const std::vector<Size> sizes = {{1, 400, 100, 1100}, {1, 257, 1365, 70}, {1, 1000, 28, 513}, {1, 1365, 40, 600},
+                                   {1, 30, 1365, 1100}, {1, 4, 1365, 2000}, {1, 1, 3000, 700},  {1, 3000, 1, 700},
+                                   {1, 3000, 5, 513},   {40, 65, 70, 64},   {3, 300, 70, 600},  {1, 500, 200, 128}};
   for (const Size& s : sizes)
     for (Layout la : {Layout::kRowMajor, Layout::kTransposed})
       for (Layout lb : {Layout::kRowMajor, Layout::kTransposed}) {
@@ -131,7 +135,8 @@ TEST(GemmBits, SignsOfZeroFollowTheChainFromPlusZero) {
 TEST(GemmBits, NonFiniteAndDenormalValuesPropagate) {
   std::mt19937 random(8);
   const float inf = INFINITY, nan = NAN, denormal = 1e-41f;
-  for (const Size& s : std::vector<Size>{{1, 4, 16, 8}, {1, 40, 50, 600}, {1, 200, 3, 600}, {1, 3, 200, 600}, {1, 200, 100, 600}}) {
+  for (const Size& s :
+       std::vector<Size>{{1, 4, 16, 8}, {1, 40, 50, 600}, {1, 200, 3, 600}, {1, 3, 200, 600}, {1, 200, 100, 600}}) {
     Matrix a(1, s.m, s.k, Layout::kRowMajor, random), b(1, s.k, s.n, Layout::kRowMajor, random);
     for (int64_t i = 0; i < s.m; ++i) {
       float* row = a.data.data() + i * a.operand.row_stride;
@@ -141,7 +146,8 @@ TEST(GemmBits, NonFiniteAndDenormalValuesPropagate) {
         for (int64_t p = 0; p < s.k; ++p) row[p] = denormal * static_cast<float>(p % 5);
     }
     b.data[0] = -inf;
-    for (int64_t p = 0; p < s.k; ++p) b.data[static_cast<size_t>(p * b.operand.row_stride + 1)] = denormal * static_cast<float>(p % 3);
+    for (int64_t p = 0; p < s.k; ++p)
+      b.data[static_cast<size_t>(p * b.operand.row_stride + 1)] = denormal * static_cast<float>(p % 3);
     const std::vector<float> expected = contract_product(a, b, 1, s.m, s.n, s.k);
     ASSERT_TRUE(std::isnan(expected[0]));
     expect_bits(a, b, s, expected, {1, 2}, available_isas());

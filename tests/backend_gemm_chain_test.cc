@@ -18,11 +18,13 @@ TEST(GemmChain, PiecesEqualOneChain) {
             std::vector<float> start(static_cast<size_t>(m * ldc), 3.5f);
             std::copy(start.begin(), start.end(), c.floats());
             for (auto [k0, k1] : std::vector<std::pair<int64_t, int64_t>>{{0, 40}, {40, 41}, {41, 96}})
-              gemm_chain(isa, m, n, k1 - k0, a.operand.data + k0 * a.operand.col_stride, a.operand.row_stride, a.operand.col_stride,
-                         b.operand.data + k0 * b.operand.row_stride, b.operand.row_stride, b.operand.col_stride, c.floats(), ldc, k0 == 0, scratch.data());
+              gemm_chain(isa, m, n, k1 - k0, a.operand.data + k0 * a.operand.col_stride, a.operand.row_stride,
+                         a.operand.col_stride, b.operand.data + k0 * b.operand.row_stride, b.operand.row_stride,
+                         b.operand.col_stride, c.floats(), ldc, k0 == 0, scratch.data());
             const std::vector<float> expected = contract_product(a, b, 1, m, n, k);
             for (int64_t i = 0; i < m; ++i) {
-              ASSERT_EQ(first_difference(c.floats() + i * ldc, expected.data() + i * n, n), -1) << name_of(isa) << " " << m << "," << n << " row " << i;
+              ASSERT_EQ(first_difference(c.floats() + i * ldc, expected.data() + i * n, n), -1)
+                  << name_of(isa) << " " << m << "," << n << " row " << i;
               for (int64_t j = n; j < ldc; ++j) ASSERT_EQ(c.floats()[i * ldc + j], 3.5f);
             }
             ASSERT_TRUE(c.intact() && scratch.intact()) << name_of(isa) << " " << m << "," << n;
@@ -39,8 +41,8 @@ TEST(GemmChain, StartsFromWhatCHolds) {
     std::normal_distribution<float> normal;
     for (float& x : start) x = normal(random);
     std::copy(start.begin(), start.end(), c.floats());
-    gemm_chain(isa, m, n, k, a.operand.data, a.operand.row_stride, a.operand.col_stride, b.operand.data, b.operand.row_stride, b.operand.col_stride, c.floats(), n,
-               false, scratch.data());
+    gemm_chain(isa, m, n, k, a.operand.data, a.operand.row_stride, a.operand.col_stride, b.operand.data, b.operand.row_stride,
+               b.operand.col_stride, c.floats(), n, false, scratch.data());
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < n; ++j) {
         float chain = start[static_cast<size_t>(i * n + j)];

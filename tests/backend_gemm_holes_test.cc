@@ -8,9 +8,10 @@ struct Size {
   int64_t batch, m, n, k;
 };
 const std::vector<Size>& sizes() {
-  static const std::vector<Size> all = {{1, 4, 16, 8},      {5, 3, 7, 9},       {1, 1, 300, 700},   {1, 300, 1, 700},   {1, 300, 5, 1100}, {1, 64, 200, 600},
-                                        {1, 400, 300, 513}, {1, 200, 100, 2100}, {30, 65, 70, 64},   {2, 400, 130, 600}, {1, 28, 28, 28},   {1, 300, 40, 0},
-                                        {3, 700, 2, 20}, {1, 500, 40, 700},    {1, 200, 1100, 4200}};
+  static const std::vector<Size> all = {{1, 4, 16, 8},     {5, 3, 7, 9},       {1, 1, 300, 700},    {1, 300, 1, 700},
+                                        {1, 300, 5, 1100}, {1, 64, 200, 600},  {1, 400, 300, 513},  {1, 200, 100, 2100},
+                                        {30, 65, 70, 64},  {2, 400, 130, 600}, {1, 28, 28, 28},     {1, 300, 40, 0},
+                                        {3, 700, 2, 20},   {1, 500, 40, 700},  {1, 200, 1100, 4200}};
   return all;
 }
 
@@ -22,8 +23,10 @@ struct Collect {
   std::vector<std::atomic<int>> seen;
   std::atomic<bool> fits{true};
   Collect(const Size& s, int num_threads)
-      : m(s.m), n(s.n), threads(num_threads), c(static_cast<size_t>(s.batch * s.m * s.n)), seen(static_cast<size_t>(s.batch * s.m * s.n)) {}
-  static void hole(void* context, float* tile, int64_t ld, int64_t batch, int64_t m0, int64_t n0, int64_t mc, int64_t nc, int worker) {
+      : m(s.m), n(s.n), threads(num_threads), c(static_cast<size_t>(s.batch * s.m * s.n)),
+        seen(static_cast<size_t>(s.batch * s.m * s.n)) {}
+  static void hole(void* context, float* tile, int64_t ld, int64_t batch, int64_t m0, int64_t n0, int64_t mc, int64_t nc,
+                   int worker) {
     auto& self = *static_cast<Collect*>(context);
     if (worker < 0 || worker >= self.threads || m0 < 0 || n0 < 0 || m0 + mc > self.m || n0 + nc > self.n || (nc > 1 && ld < nc)) {
       self.fits = false;
@@ -34,7 +37,7 @@ struct Collect {
         const auto at = static_cast<size_t>((batch * self.m + m0 + i) * self.n + n0 + j);
         self.c[at] = tile[i * ld + j];
         ++self.seen[at];
-        tile[i * ld + j] = NAN;   // the tile is the hole's to overwrite
+        tile[i * ld + j] = NAN;  // the tile is the hole's to overwrite
       }
   }
 };
@@ -45,10 +48,11 @@ struct Feed {
   int64_t batch;
   int threads;
   std::atomic<bool> fits{true};
-  static void hole(void* context, float* dst, int64_t ld, int64_t batch, int64_t row0, int64_t col0, int64_t rows, int64_t cols, int worker) {
+  static void hole(void* context, float* dst, int64_t ld, int64_t batch, int64_t row0, int64_t col0, int64_t rows, int64_t cols,
+                   int worker) {
     auto& self = *static_cast<Feed*>(context);
-    if (worker < 0 || worker >= self.threads || batch < 0 || batch >= self.batch || row0 < 0 || col0 < 0 || row0 + rows > self.matrix->rows ||
-        col0 + cols > self.matrix->cols || ld < cols) {
+    if (worker < 0 || worker >= self.threads || batch < 0 || batch >= self.batch || row0 < 0 || col0 < 0 ||
+        row0 + rows > self.matrix->rows || col0 + cols > self.matrix->cols || ld < cols) {
       self.fits = false;
       return;
     }
@@ -58,8 +62,8 @@ struct Feed {
 };
 
 std::string describe(const Size& s, GemmIsa isa, int threads) {
-  return std::to_string(s.batch) + " x " + std::to_string(s.m) + "," + std::to_string(s.n) + "," + std::to_string(s.k) + " " + name_of(isa) + " threads " +
-         std::to_string(threads);
+  return std::to_string(s.batch) + " x " + std::to_string(s.m) + "," + std::to_string(s.n) + "," + std::to_string(s.k) + " " +
+         name_of(isa) + " threads " + std::to_string(threads);
 }
 
 /// All elements of the hole equal `expected`, each once.
@@ -71,7 +75,8 @@ void expect_collected(Gemm g, const Size& s, const std::vector<float>& expected,
   gemm(g, isa, workspace.data(), workers);
   ASSERT_TRUE(collect.fits) << describe(s, isa, threads);
   for (const auto& count : collect.seen) ASSERT_EQ(count, 1) << describe(s, isa, threads);
-  ASSERT_EQ(first_difference(collect.c.data(), expected.data(), static_cast<int64_t>(expected.size())), -1) << describe(s, isa, threads);
+  ASSERT_EQ(first_difference(collect.c.data(), expected.data(), static_cast<int64_t>(expected.size())), -1)
+      << describe(s, isa, threads);
   ASSERT_TRUE(workspace.intact()) << describe(s, isa, threads);
 }
 
@@ -107,7 +112,8 @@ TEST(GemmHoles, PackHolesGiveTheSameBits) {
           if (which & 2) g.b = {nullptr, 0, 0, 0, Feed::hole, &feed_b};
           const std::vector<float> got = run_checked(g, isa, threads);
           ASSERT_TRUE(feed_a.fits && feed_b.fits) << describe(s, isa, threads);
-          ASSERT_EQ(first_difference(got.data(), expected.data(), static_cast<int64_t>(got.size())), -1) << describe(s, isa, threads) << " holes " << which;
+          ASSERT_EQ(first_difference(got.data(), expected.data(), static_cast<int64_t>(got.size())), -1)
+              << describe(s, isa, threads) << " holes " << which;
           if (which == 3) expect_collected(g, s, expected, isa, threads);
           if (HasFatalFailure()) return;
         }

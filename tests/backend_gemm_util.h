@@ -21,13 +21,16 @@ inline std::vector<GemmIsa> available_isas() {
   std::vector<GemmIsa> isas = {GemmIsa::portable};
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) isas.push_back(GemmIsa::avx2);
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl"))
     isas.push_back(GemmIsa::avx512);
 #endif
   return isas;
 }
 
-inline std::string name_of(GemmIsa isa) { return isa == GemmIsa::portable ? "portable" : isa == GemmIsa::avx2 ? "avx2" : "avx512"; }
+inline std::string name_of(GemmIsa isa) {
+  return isa == GemmIsa::portable ? "portable" : isa == GemmIsa::avx2 ? "avx2" : "avx512";
+}
 
 /// Real threads, dynamic chunks: which thread gets what differs from run to run.
 class ThreadWorkers final : public Workers {
@@ -71,7 +74,7 @@ class Guarded {
 
  private:
   static constexpr int64_t kBorder = 4096;
-  static constexpr unsigned char kPoison = 0xA5;   // as fp32 a tiny negative number, not NaN
+  static constexpr unsigned char kPoison = 0xA5;  // as fp32 a tiny negative number, not NaN
   int64_t bytes_, total_;
   unsigned char* memory_;
 };
@@ -98,7 +101,8 @@ struct Matrix {
   GemmOperand operand;
   int64_t rows, cols;
 
-  Matrix(int64_t batch, int64_t num_rows, int64_t num_cols, Layout layout, std::mt19937& random, bool shared_batch = false) : rows(num_rows), cols(num_cols) {
+  Matrix(int64_t batch, int64_t num_rows, int64_t num_cols, Layout layout, std::mt19937& random, bool shared_batch = false)
+      : rows(num_rows), cols(num_cols) {
     GemmOperand& o = operand;
     switch (layout) {
       case Layout::kRowMajor: o.row_stride = cols + 3, o.col_stride = 1; break;
@@ -116,7 +120,9 @@ struct Matrix {
     data.shrink_to_fit();
     o.data = data.data();
   }
-  float at(int64_t batch, int64_t i, int64_t j) const { return operand.data[batch * operand.batch_stride + i * operand.row_stride + j * operand.col_stride]; }
+  float at(int64_t batch, int64_t i, int64_t j) const {
+    return operand.data[batch * operand.batch_stride + i * operand.row_stride + j * operand.col_stride];
+  }
 };
 
 /// The contract, letter by letter: blocks of 512, a chain of FMAs from +0 in each, block sums added ascending.

@@ -15,7 +15,7 @@ struct SideWork {
   const float* src = nullptr;
   int64_t step = 0, rows = 0;
   float* dst = nullptr;
-  const float* then = nullptr;   // first row of the panel after it: asked for when this one has been
+  const float* then = nullptr;  // first row of the panel after it: asked for when this one has been
   // The next rows
   Lookahead next_rows;
   int64_t next_rows_lines = 0;
@@ -28,7 +28,7 @@ struct SideWork {
     next_rows_lines -= call.next_lines;
     call.copy_rows = std::min(rows, slots);
     if (call.copy_rows == 0) return;
-    constexpr int64_t kAheadRows = 48;   // thousands of cycles: the slowest memory has answered by then
+    constexpr int64_t kAheadRows = 48;  // thousands of cycles: the slowest memory has answered by then
     call.copy_ahead = reinterpret_cast<const char*>(rows > kAheadRows || then == nullptr ? src + kAheadRows * step : then);
     call.copy_src = src, call.copy_step = step, call.copy_dst = dst;
     rows -= call.copy_rows, src += call.copy_rows * step, dst += call.copy_rows * kColumns;

@@ -10,8 +10,8 @@ struct GemmCode {
   void (*tiny)(const Gemm& g, Workers& workers);
   /// Any product, as planned for this shape.
   void (*blocked)(const Gemm& g, const GemmPlan& plan, void* workspace, Workers& workers);
-  void (*chain)(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row_stride, int64_t a_col_stride, const float* b, int64_t b_row_stride,
-                int64_t b_col_stride, float* c, int64_t c_row_stride, bool from_zero, void* scratch);
+  void (*chain)(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row_stride, int64_t a_col_stride, const float* b,
+                int64_t b_row_stride, int64_t b_col_stride, float* c, int64_t c_row_stride, bool from_zero, void* scratch);
 };
 
 const GemmCode& gemm_code_portable();

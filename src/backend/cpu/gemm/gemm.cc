@@ -26,7 +26,8 @@ int64_t gemm_workspace_bytes(const Gemm& g, GemmIsa isa, int num_threads) {
   if (is_empty(g) || is_tiny_gemm(g)) return 0;
   // gemm() may get fewer threads than promised, and plans for those.
   int64_t bytes = 0;
-  for (int threads = 1; threads <= num_threads; ++threads) bytes = std::max(bytes, plan_gemm(g, code_for(isa).shape, threads).total_bytes);
+  for (int threads = 1; threads <= num_threads; ++threads)
+    bytes = std::max(bytes, plan_gemm(g, code_for(isa).shape, threads).total_bytes);
   return bytes;
 }
 
@@ -38,13 +39,14 @@ void gemm(const Gemm& g, GemmIsa isa, void* workspace, Workers& workers) {
 }
 
 int64_t gemm_chain_scratch_bytes(int64_t m, int64_t n, int64_t k) {
-  static_cast<void>(n);   // columns are packed a panel at a time
+  static_cast<void>(n);  // columns are packed a panel at a time
   constexpr int64_t kMostColumns = 32, kMostLanes = 16, kFewestRows = 4;
   return (k * kMostColumns + row_area_floats(m, k, kFewestRows, kMostLanes)) * static_cast<int64_t>(sizeof(float));
 }
 
-void gemm_chain(GemmIsa isa, int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row_stride, int64_t a_col_stride, const float* b,
-                int64_t b_row_stride, int64_t b_col_stride, float* c, int64_t c_row_stride, bool from_zero, void* scratch) {
+void gemm_chain(GemmIsa isa, int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row_stride, int64_t a_col_stride,
+                const float* b, int64_t b_row_stride, int64_t b_col_stride, float* c, int64_t c_row_stride, bool from_zero,
+                void* scratch) {
   if (m == 0 || n == 0) return;
   code_for(isa).chain(m, n, k, a, a_row_stride, a_col_stride, b, b_row_stride, b_col_stride, c, c_row_stride, from_zero, scratch);
 }

@@ -7,26 +7,28 @@
 
 namespace ws::cpu {
 
-enum class GemmIsa : uint8_t { portable, avx2, avx512 };   // portable: std::fma, for tests and as the definition
+enum class GemmIsa : uint8_t { portable, avx2, avx512 };  // portable: std::fma, for tests and as the definition
 
 /// Takes one finished macro tile, in fp32: rows m0..m0+mc, columns n0..n0+nc of batch item `batch` at tile[i*ld + j].
-using StoreHole = void (*)(void* context, float* tile, int64_t ld, int64_t batch, int64_t m0, int64_t n0, int64_t mc, int64_t nc, int worker);
+using StoreHole = void (*)(void* context, float* tile, int64_t ld, int64_t batch, int64_t m0, int64_t n0, int64_t mc, int64_t nc,
+                           int worker);
 /// Fills dst[i*ld + j] with rows row0.. and columns col0.. of the operand (A: rows are m, columns k; B: rows are k, columns n).
-using PackHole = void (*)(void* context, float* dst, int64_t ld, int64_t batch, int64_t row0, int64_t col0, int64_t rows, int64_t cols, int worker);
+using PackHole = void (*)(void* context, float* dst, int64_t ld, int64_t batch, int64_t row0, int64_t col0, int64_t rows,
+                          int64_t cols, int worker);
 
 struct GemmOperand {
-  const float* data = nullptr;       // ignored where a hole is set
-  int64_t row_stride = 0, col_stride = 0, batch_stride = 0;   // elements
+  const float* data = nullptr;                               // ignored where a hole is set
+  int64_t row_stride = 0, col_stride = 0, batch_stride = 0;  // elements
   PackHole hole = nullptr;
   void* context = nullptr;
 };
 
 struct Gemm {
-  int64_t batch = 1, m = 0, n = 0, k = 0;   // any may be 0 (k = 0 gives +0)
+  int64_t batch = 1, m = 0, n = 0, k = 0;  // any may be 0 (k = 0 gives +0)
   GemmOperand a, b;
-  float* c = nullptr;                       // may be null where a store hole is set
+  float* c = nullptr;  // may be null where a store hole is set
   int64_t c_row_stride = 0, c_batch_stride = 0;
-  StoreHole store = nullptr;                // then C is not written
+  StoreHole store = nullptr;  // then C is not written
   void* store_context = nullptr;
 };
 

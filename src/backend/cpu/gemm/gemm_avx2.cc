@@ -8,11 +8,13 @@ namespace ws::cpu {
 namespace {
 
 struct Avx2 {
-  static constexpr int kLanes = 8, kRows = 6, kVectors = 2;
+  static constexpr int kLanes = 8, kRows = 6, kVectors = 2, kDepth = 256;
   using Reg = __m256;
   static Reg zero() { return _mm256_setzero_ps(); }
   static Reg load(const float* p) { return _mm256_loadu_ps(p); }
-  static __m256i mask(int lanes) { return _mm256_cmpgt_epi32(_mm256_set1_epi32(lanes), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)); }
+  static __m256i mask(int lanes) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(lanes), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
   static Reg load_part(const float* p, int lanes) { return _mm256_maskload_ps(p, mask(lanes)); }
   static Reg broadcast(const float* p) { return _mm256_broadcast_ss(p); }
   static Reg fma(Reg a, Reg b, Reg c) { return _mm256_fmadd_ps(a, b, c); }

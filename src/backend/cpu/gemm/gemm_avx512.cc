@@ -8,7 +8,7 @@ namespace ws::cpu {
 namespace {
 
 struct Avx512 {
-  static constexpr int kLanes = 16, kRows = 14, kVectors = 2;
+  static constexpr int kLanes = 16, kRows = 14, kVectors = 2, kDepth = 512;
   using Reg = __m512;
   static Reg zero() { return _mm512_setzero_ps(); }
   static Reg load(const float* p) { return _mm512_loadu_ps(p); }

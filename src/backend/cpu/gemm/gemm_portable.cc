@@ -7,7 +7,7 @@ namespace ws::cpu {
 namespace {
 
 struct Portable {
-  static constexpr int kLanes = 4, kRows = 4, kVectors = 2;
+  static constexpr int kLanes = 4, kRows = 4, kVectors = 2, kDepth = 64;
   struct Reg {
     float lane[kLanes];
   };

@@ -12,7 +12,8 @@ namespace ws::cpu {
 int64_t gemm_chain_scratch_bytes(int64_t m, int64_t n, int64_t k);
 
 /// a is [m, k], b is [k, n], c is [m, n] with unit column stride; any strides of a and b (elements). Packs what pays into scratch.
-void gemm_chain(GemmIsa isa, int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row_stride, int64_t a_col_stride, const float* b,
-                int64_t b_row_stride, int64_t b_col_stride, float* c, int64_t c_row_stride, bool from_zero, void* scratch);
+void gemm_chain(GemmIsa isa, int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row_stride, int64_t a_col_stride,
+                const float* b, int64_t b_row_stride, int64_t b_col_stride, float* c, int64_t c_row_stride, bool from_zero,
+                void* scratch);
 
 }  // namespace ws::cpu

@@ -1,7 +1,8 @@
 // Register tiles, templated on a vector type V: elements of A broadcast, vectors of B, one FMA chain an element of C. In an unnamed
 // namespace because every ISA's file compiles its own copy with its own flags.
 //
-// V offers: kLanes, kRows, kVectors (the register tile), Reg, zero, load, broadcast, fma, add, store, the first `lanes` of a
+// V offers: kLanes, kRows, kVectors (the register tile), kDepth (how much of k a pass over a panel takes, so that the panel stays in the
+// first-level cache where the loop needs that), Reg, zero, load, broadcast, fma, add, store, the first `lanes` of a
 // vector by load_part and store_part, transpose.
 #pragma once
 #include <array>
@@ -11,8 +12,8 @@
 namespace ws::cpu {
 namespace {
 
-/// What becomes of a block's sum: C = s, C = C + s, or the chain starts from C.
-enum class Accumulate : uint8_t { kStore, kAdd, kChain };
+/// What becomes of a block's sum: C = s or C = C + s.
+enum class Accumulate : uint8_t { kStore, kAdd };
 
 /// How a kernel reads A: a packed panel [k][MR]; rows with k adjacent; any strides.
 enum class RowsAs : uint8_t { kPacked, kRowMajor, kStrided };
@@ -34,16 +35,18 @@ struct Lookahead {
 struct MicroCall {
   int64_t k = 0;
   const float* a = nullptr;
-  int64_t a_row = 0, a_col = 0;      // strides of A, where not packed
+  int64_t a_row = 0, a_col = 0;  // strides of A, where not packed
   const float* b = nullptr;
-  int64_t ldb = 0;                   // where B is not packed
+  int64_t ldb = 0;  // where B is not packed
   float* c = nullptr;
   int64_t ldc = 0;
-  int last = 0;                      // valid lanes of the last vector
+  int last = 0;  // valid lanes of the last vector
   Accumulate how = Accumulate::kStore;
-  Lookahead* next = nullptr;         // `next_lines` of its lines are asked for on the way
+  const float* chain = nullptr;  // where the chains so far are, rows ld_chain apart; nullptr: they start from +0
+  int64_t ld_chain = 0;
+  Lookahead* next = nullptr;  // `next_lines` of its lines are asked for on the way
   int64_t next_lines = 0;
-  const float* copy_src = nullptr;   // the next panel of columns is copied on the way: `copy_rows` rows copy_step apart
+  const float* copy_src = nullptr;  // the next panel of columns is copied on the way: `copy_rows` rows copy_step apart
   int64_t copy_step = 0, copy_rows = 0;
   float* copy_dst = nullptr;
   const char* copy_ahead = nullptr;  // what to ask for meanwhile, as far apart
@@ -56,12 +59,12 @@ template <class V, int MR, int NV>
   for (int i = 0; i < MR; ++i)
 #pragma GCC unroll 8
     for (int v = 0; v < NV; ++v) acc[i][v] = V::zero();
-  if (call.how != Accumulate::kChain) return;
+  if (call.chain == nullptr) return;
 #pragma GCC unroll 16
   for (int i = 0; i < MR; ++i) {
 #pragma GCC unroll 8
     for (int v = 0; v < NV; ++v) {
-      const float* from = call.c + i * call.ldc + v * V::kLanes;
+      const float* from = call.chain + i * call.ld_chain + v * V::kLanes;
       acc[i][v] = v + 1 < NV ? V::load(from) : V::load_part(from, call.last);
     }
   }
@@ -75,8 +78,10 @@ template <class V, int MR, int NV>
 #pragma GCC unroll 8
     for (int v = 0; v < NV; ++v) {
       float* to = call.c + i * call.ldc + v * V::kLanes;
-      if (v + 1 < NV || whole) V::store(to, add ? V::add(V::load(to), acc[i][v]) : acc[i][v]);
-      else V::store_part(to, add ? V::add(V::load_part(to, call.last), acc[i][v]) : acc[i][v], call.last);
+      if (v + 1 < NV || whole)
+        V::store(to, add ? V::add(V::load(to), acc[i][v]) : acc[i][v]);
+      else
+        V::store_part(to, add ? V::add(V::load_part(to, call.last), acc[i][v]) : acc[i][v], call.last);
     }
   }
 }
@@ -93,11 +98,15 @@ struct RowsCursor {
     for (int i = 0; i < kBases; ++i) base[i] = reinterpret_cast<const char*>(call.a) + 3 * i * row_bytes;
   }
   [[gnu::always_inline]] const float* row(int i) const {
-    if constexpr (kRows == RowsAs::kPacked) return reinterpret_cast<const float*>(base[0]) + i;
-    else return reinterpret_cast<const float*>(base[i / 3] + i % 3 * row_bytes);
+    if constexpr (kRows == RowsAs::kPacked)
+      return reinterpret_cast<const float*>(base[0]) + i;
+    else
+      return reinterpret_cast<const float*>(base[i / 3] + i % 3 * row_bytes);
   }
   [[gnu::always_inline]] void advance() {
-    const int64_t bytes = kRows == RowsAs::kPacked ? MR * int64_t{sizeof(float)} : kRows == RowsAs::kRowMajor ? int64_t{sizeof(float)} : col_bytes;
+    const int64_t bytes = kRows == RowsAs::kPacked     ? MR * int64_t{sizeof(float)}
+                          : kRows == RowsAs::kRowMajor ? int64_t{sizeof(float)}
+                                                       : col_bytes;
 #pragma GCC unroll 8
     for (int i = 0; i < kBases; ++i) base[i] += bytes;
   }
@@ -122,7 +131,8 @@ void micro_kernel(const MicroCall& call) {
       for (int at = 0; at < NV * V::kLanes; at += 16) __builtin_prefetch(b + kAheadRows * ldb + at);
     }
 #pragma GCC unroll 8
-    for (int v = 0; v < NV; ++v) bv[v] = kDirect && v + 1 == NV ? V::load_part(b + v * V::kLanes, last) : V::load(b + v * V::kLanes);
+    for (int v = 0; v < NV; ++v)
+      bv[v] = kDirect && v + 1 == NV ? V::load_part(b + v * V::kLanes, last) : V::load(b + v * V::kLanes);
 #pragma GCC unroll 16
     for (int i = 0; i < MR; ++i) {
       const Reg av = V::broadcast(a.row(i));
@@ -144,7 +154,7 @@ void micro_kernel(const MicroCall& call) {
   int64_t copy_rows = call.copy_rows;
   for (; k >= kMicroUnroll; k -= kMicroUnroll) {
     for (int at = 0; at < kBytes; at += 64) __builtin_prefetch(c_ahead + at, 1);
-    __builtin_prefetch(c_ahead + kBytes - 1, 1);   // C need not start on a line
+    __builtin_prefetch(c_ahead + kBytes - 1, 1);  // C need not start on a line
     if (c_ahead != c_last) c_ahead += ldc_bytes;
     if (next_lines > 0) --next_lines, call.next->ask();
     if (kCopy && copy_rows > 0) {
@@ -180,8 +190,10 @@ struct Kernels {
   static constexpr int kMaxDirect = 8;
   template <int MR, RowsAs kRows, bool kDirect, bool kCopy, int NV>
   static constexpr MicroKernel entry() {
-    if constexpr (NV <= (kDirect ? direct_vectors<V>(MR) : V::kVectors)) return micro_kernel<V, MR, NV, kRows, kDirect, kCopy>;
-    else return nullptr;
+    if constexpr (NV <= (kDirect ? direct_vectors<V>(MR) : V::kVectors))
+      return micro_kernel<V, MR, NV, kRows, kDirect, kCopy>;
+    else
+      return nullptr;
   }
   template <int MR, RowsAs kRows, bool kDirect, bool kCopy, size_t... NV>
   static constexpr std::array<MicroKernel, sizeof...(NV)> by_vectors(std::index_sequence<NV...>) {

@@ -19,23 +19,37 @@ struct Strip {
   float* c;
   int64_t ldc;
   Accumulate how;
+  bool continues = false;    // chains start from C
+  float* partial = nullptr;  // room for the strip's chains between passes, [rows, panel], where C cannot hold them
 };
 
 /// One packed panel of columns; side work is done on the way.
 template <class V>
 void columns_of_rows(const Strip& s, const RowBlock& a, const float* b, SideWork<V>& side) {
+  constexpr int64_t kColumns = int64_t{V::kLanes} * V::kVectors;
   const RowPanels<V> panels(s.rows);
   const int vectors = static_cast<int>(ceil_div(s.columns, V::kLanes));
+  // Between passes chains wait in C, unless that holds the sum of the blocks before.
+  const bool in_c = s.how == Accumulate::kStore;
   MicroCall call{};
-  call.k = s.depth, call.a_row = a.row_stride, call.a_col = a.depth_stride, call.b = b, call.ldc = s.ldc, call.how = s.how;
+  call.a_row = a.row_stride, call.a_col = a.depth_stride;
   call.last = static_cast<int>(s.columns - (vectors - 1) * V::kLanes);
-  for (int64_t i = 0; i < panels.count; ++i) {
-    const int64_t begin = panels.begin(i), height = panels.height(i);
-    call.a = a.data + (a.packed ? panels.offset(i, s.depth) : begin * a.row_stride);
-    call.c = s.c + begin * s.ldc;
-    side.share(call);
-    const size_t copy = call.copy_rows > 0;
-    (a.packed ? Kernels<V>::packed[copy] : Kernels<V>::row_major[copy])[height - 1][vectors - 1](call);
+  for (int64_t p = 0; p == 0 || p < s.depth; p += V::kDepth) {
+    const bool is_last = p + V::kDepth >= s.depth, continues = p > 0 || s.continues;
+    call.k = is_last ? s.depth - p : V::kDepth;
+    call.b = b + p * kColumns;
+    call.how = is_last ? s.how : Accumulate::kStore;
+    call.ldc = is_last || in_c ? s.ldc : kColumns;
+    call.ld_chain = in_c ? s.ldc : kColumns;
+    for (int64_t i = 0; i < panels.count; ++i) {
+      const int64_t begin = panels.begin(i), height = panels.height(i);
+      call.a = a.data + (a.packed ? panels.offset(i, s.depth) + p * height : begin * a.row_stride + p);
+      call.c = (is_last || in_c ? s.c : s.partial) + begin * call.ldc;
+      call.chain = continues ? (in_c ? s.c : s.partial) + begin * call.ld_chain : nullptr;
+      side.share(call);
+      const size_t copy = call.copy_rows > 0;
+      (a.packed ? Kernels<V>::packed[copy] : Kernels<V>::row_major[copy])[height - 1][vectors - 1](call);
+    }
   }
 }
 
@@ -44,7 +58,8 @@ template <class V>
 bool reads_in_place(int64_t rows, int64_t columns, const Lines& from) {
   constexpr int64_t kDirectPanels = 2;
   if (from.hole != nullptr) return false;
-  return from.line_stride == 1 || columns == 1 ? rows <= kDirectPanels * V::kRows : from.depth_stride == 1 && rows <= kMaxThinRows;
+  return from.line_stride == 1 || columns == 1 ? rows <= kDirectPanels * V::kRows
+                                               : from.depth_stride == 1 && rows <= kMaxThinRows;
 }
 
 /// Columns that reads_in_place() allows.
@@ -55,6 +70,7 @@ void direct_columns(const Strip& s, const RowBlock& a, const float* b, int64_t l
   call.k = s.depth, call.a_row = a.row_stride, call.a_col = a.depth_stride, call.ldb = ldb, call.ldc = s.ldc, call.how = s.how;
   const int64_t most = int64_t{direct_vectors<V>(static_cast<int>(panels.height(0)))} * V::kLanes;
   call.a = a.data, call.b = b, call.c = s.c;
+  call.chain = s.continues ? s.c : nullptr, call.ld_chain = s.ldc;
   if (line_stride != 1 && s.columns > 1) return thin_transposed<V>(call, static_cast<int>(s.rows), line_stride, s.columns);
   if (s.rows <= kMaxThinRows && s.columns > most) return thin_columns<V>(call, static_cast<int>(s.rows), s.columns);
   for (int64_t j = 0; j < s.columns; j += most) {
@@ -64,6 +80,7 @@ void direct_columns(const Strip& s, const RowBlock& a, const float* b, int64_t l
     for (int64_t i = 0; i < panels.count; ++i) {
       call.a = a.data + panels.begin(i) * a.row_stride;
       call.c = s.c + panels.begin(i) * s.ldc + j;
+      if (s.continues) call.chain = call.c;
       Kernels<V>::direct[panels.height(i) - 1][vectors - 1](call);
     }
   }
@@ -73,7 +90,8 @@ template <class V>
 class Nest {
  public:
   Nest(const Gemm& g, const GemmPlan& plan, void* workspace, Workers& workers)
-      : g_(g), p_(plan), base_(static_cast<char*>(workspace)), workers_(workers), is_shared_(plan.path == GemmPlan::Path::kShared) {
+      : g_(g), p_(plan), base_(static_cast<char*>(workspace)), workers_(workers),
+        is_shared_(plan.path == GemmPlan::Path::kShared) {
     row_lines_ = plan.swapped ? lines_of_b(g.b) : lines_of_a(g.a);
     column_lines_ = plan.swapped ? lines_of_a(g.a) : lines_of_b(g.b);
     column_panels_ = ceil_div(plan.columns, kColumns);
@@ -91,7 +109,7 @@ class Nest {
     }
     run_units(g_.batch * tiles_, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) {
       const Tile t = tile_at(unit, lane);
-      !is_shared_ && reads_in_place<V>(t.rows, p_.columns, column_lines_) ? direct_tile(t, lane, worker) : tile(t, lane, worker);
+      !is_shared_&& reads_in_place<V>(t.rows, p_.columns, column_lines_) ? direct_tile(t, lane, worker) : tile(t, lane, worker);
       hand_on(t, lane, worker);
     });
   }
@@ -127,14 +145,15 @@ class Nest {
   float* floats(int lane, int64_t offset) const { return reinterpret_cast<float*>(private_area(lane) + offset); }
   float* panel_area(int lane, int which) const { return floats(lane, p_.panels_offset + which * p_.panel_bytes); }
   float* shared_panel(int64_t k_block, int64_t panel) const {
-    return reinterpret_cast<float*>(base_ + p_.shared_offset) + k_block * kGemmBlock * column_panels_ * kColumns + panel * kColumns * depth_of(k_block);
+    return reinterpret_cast<float*>(base_ + p_.shared_offset) + k_block * kGemmBlock * column_panels_ * kColumns +
+           panel * kColumns * depth_of(k_block);
   }
   int64_t depth_of(int64_t k_block) const { return std::min(g_.k - k_block * kGemmBlock, kGemmBlock); }
   int64_t columns_in(int64_t panel) const { return std::min(kColumns, p_.columns - panel * kColumns); }
 
   void pack_panel_now(int64_t batch, int64_t k_block, int64_t panel, float* dst, int lane, int worker) const {
-    pack_column_panel<V>(column_lines_, batch, panel * kColumns, columns_in(panel), kColumns, k_block * kGemmBlock, depth_of(k_block), dst,
-                         floats(lane, p_.staging_offset), worker);
+    pack_column_panel<V>(column_lines_, batch, panel * kColumns, columns_in(panel), kColumns, k_block * kGemmBlock,
+                         depth_of(k_block), dst, floats(lane, p_.staging_offset), worker);
   }
 
   Tile tile_at(int64_t unit, int lane) const {
@@ -149,14 +168,22 @@ class Nest {
     t.panel1 = part_begin(column_panels_, p_.column_blocks, column_block + 1);
     t.column0 = t.panel0 * kColumns;
     t.columns = std::min(t.panel1 * kColumns, p_.columns) - t.column0;
-    if (p_.tile_scratch) t.c = floats(lane, p_.tile_offset), t.ldc = p_.tile_ld;
-    else t.c = g_.c + t.batch * g_.c_batch_stride + t.row0 * g_.c_row_stride + t.column0, t.ldc = g_.c_row_stride;
+    if (p_.tile_scratch)
+      t.c = floats(lane, p_.tile_offset), t.ldc = p_.tile_ld;
+    else
+      t.c = g_.c + t.batch * g_.c_batch_stride + t.row0 * g_.c_row_stride + t.column0, t.ldc = g_.c_row_stride;
     return t;
   }
   int64_t row_begin(int64_t row_block) const { return part_begin(p_.rows, p_.row_blocks, row_block); }
 
-  Strip strip_of(const Tile& t, int64_t panel, int64_t k_block) const {
-    return {t.rows, depth_of(k_block), columns_in(panel), t.c + (panel - t.panel0) * kColumns, t.ldc, k_block == 0 ? Accumulate::kStore : Accumulate::kAdd};
+  Strip strip_of(const Tile& t, int64_t panel, int64_t k_block, int lane) const {
+    return {.rows = t.rows,
+            .depth = depth_of(k_block),
+            .columns = columns_in(panel),
+            .c = t.c + (panel - t.panel0) * kColumns,
+            .ldc = t.ldc,
+            .how = k_block == 0 ? Accumulate::kStore : Accumulate::kAdd,
+            .partial = floats(lane, p_.partial_offset)};
   }
 
   /// The lane's block of rows; prepared unless it is the last one used.
@@ -164,8 +191,8 @@ class Nest {
     Lane& own = lane_at(lane);
     if (own.rows != id) {
       const int64_t row0 = row_begin(id.row_block), rows = row_begin(id.row_block + 1) - row0;
-      own.row_block = prepare_rows<V>(row_lines_, id.batch, row0, rows, id.k_block * kGemmBlock, depth_of(id.k_block), any_strides,
-                                      floats(lane, p_.rows_offset), worker);
+      own.row_block = prepare_rows<V>(row_lines_, id.batch, row0, rows, id.k_block * kGemmBlock, depth_of(id.k_block),
+                                      any_strides, floats(lane, p_.rows_offset), worker);
       own.rows = id;
     }
     return own.row_block;
@@ -188,13 +215,13 @@ class Nest {
       ask_for_rows(side, rows_after(t, k_block));
       for (int64_t panel = t.panel0; panel < t.panel1; ++panel) {
         if (is_shared_) {
-          columns_of_rows<V>(strip_of(t, panel, k_block), rows, shared_panel(k_block, panel), side);
+          columns_of_rows<V>(strip_of(t, panel, k_block, lane), rows, shared_panel(k_block, panel), side);
           continue;
         }
         const int now = panel_ready({t.batch, k_block, panel}, lane, worker);
         const PanelId next = panel_after(t, {t.batch, k_block, panel});
         const bool copies = start_copy(side, t, next, lane, 1 - now);
-        columns_of_rows<V>(strip_of(t, panel, k_block), rows, panel_area(lane, now), side);
+        columns_of_rows<V>(strip_of(t, panel, k_block, lane), rows, panel_area(lane, now), side);
         if (copies) side.complete_copy(), lane_at(lane).panels[1 - now] = next;
       }
     }
@@ -220,7 +247,8 @@ class Nest {
   void ask_for_rows(SideWork<V>& side, const RowsId& next) const {
     if (next.batch < 0) return;
     const int64_t row0 = row_begin(next.row_block), rows = row_begin(next.row_block + 1) - row0;
-    side.next_rows = lookahead_of(row_lines_, next.batch, row0, rows, next.k_block * kGemmBlock, depth_of(next.k_block), side.next_rows_lines);
+    side.next_rows =
+        lookahead_of(row_lines_, next.batch, row0, rows, next.k_block * kGemmBlock, depth_of(next.k_block), side.next_rows_lines);
   }
 
   bool start_copy(SideWork<V>& side, const Tile& t, const PanelId& id, int lane, int which) const {
@@ -228,22 +256,25 @@ class Nest {
     if (side.src == nullptr) return false;
     lane_at(lane).panels[which] = {};
     side.step = column_lines_.depth_stride, side.rows = depth_of(id.k_block), side.dst = panel_area(lane, which);
-    side.then = first_row(panel_after(t, id));   // past the end of the tile a guess
+    side.then = first_row(panel_after(t, id));  // past the end of the tile a guess
     return true;
   }
   /// Where a panel that can be copied lies, else nullptr.
   const float* first_row(const PanelId& id) const {
-    if (id.batch < 0 || column_lines_.hole != nullptr || column_lines_.line_stride != 1 || columns_in(id.panel) < kColumns) return nullptr;
-    return column_lines_.data + id.batch * column_lines_.batch_stride + id.panel * kColumns + id.k_block * kGemmBlock * column_lines_.depth_stride;
+    if (id.batch < 0 || column_lines_.hole != nullptr || column_lines_.line_stride != 1 || columns_in(id.panel) < kColumns)
+      return nullptr;
+    return column_lines_.data + id.batch * column_lines_.batch_stride + id.panel * kColumns +
+           id.k_block * kGemmBlock * column_lines_.depth_stride;
   }
 
   void direct_tile(const Tile& t, int lane, int worker) const {
     for (int64_t k_block = 0; k_block < p_.k_blocks; ++k_block) {
       const RowBlock& rows = rows_ready({t.batch, t.row_block, k_block}, true, lane, worker);
-      Strip strip = strip_of(t, t.panel0, k_block);
+      Strip strip = strip_of(t, t.panel0, k_block, lane);
       strip.columns = t.columns;
       const float* columns = column_lines_.data + t.batch * column_lines_.batch_stride + t.column0 * column_lines_.line_stride;
-      direct_columns<V>(strip, rows, columns + k_block * kGemmBlock * column_lines_.depth_stride, column_lines_.line_stride, column_lines_.depth_stride);
+      direct_columns<V>(strip, rows, columns + k_block * kGemmBlock * column_lines_.depth_stride, column_lines_.line_stride,
+                        column_lines_.depth_stride);
     }
   }
 
@@ -255,7 +286,8 @@ class Nest {
       return;
     }
     const bool hole = g_.store != nullptr;
-    float* c = hole ? floats(lane, p_.transposed_offset) : g_.c + t.batch * g_.c_batch_stride + t.column0 * g_.c_row_stride + t.row0;
+    float* c =
+        hole ? floats(lane, p_.transposed_offset) : g_.c + t.batch * g_.c_batch_stride + t.column0 * g_.c_row_stride + t.row0;
     const int64_t ld = hole ? t.rows : g_.c_row_stride;
     for (int64_t j = 0; j < t.columns; ++j)
       for (int64_t i = 0; i < t.rows; ++i) c[j * ld + i] = t.c[i * t.ldc + j];
@@ -289,8 +321,10 @@ void tiny_item(const Gemm& g, int64_t batch, int worker) {
   } else if (g.b.col_stride != 1 && g.n > 1) {
     // Whole vectors are stored: only where none reaches into a row that is done.
     const bool in_vectors = g.b.row_stride == 1 && (g.n <= V::kLanes || g.n % V::kLanes == 0);
-    if (in_vectors) pack_adjacent_depth<V>(b_block, g.n, g.n, g.k, b, g.b.col_stride);
-    else pack_strided(b_block, g.n, g.n, g.k, b, g.b.col_stride, g.b.row_stride);
+    if (in_vectors)
+      pack_adjacent_depth<V>(b_block, g.n, g.n, g.k, b, g.b.col_stride);
+    else
+      pack_strided(b_block, g.n, g.n, g.k, b, g.b.col_stride, g.b.row_stride);
     b = b_block, ldb = g.n;
   }
   float* c = g.store != nullptr ? tile : g.c + batch * g.c_batch_stride;
@@ -318,13 +352,13 @@ void run_blocked(const Gemm& g, const GemmPlan& plan, void* workspace, Workers& 
 }
 
 template <class V>
-void run_chain(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row_stride, int64_t a_col_stride, const float* b, int64_t b_row_stride,
-               int64_t b_col_stride, float* c, int64_t c_row_stride, bool from_zero, void* scratch) {
+void run_chain(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row_stride, int64_t a_col_stride, const float* b,
+               int64_t b_row_stride, int64_t b_col_stride, float* c, int64_t c_row_stride, bool from_zero, void* scratch) {
   constexpr int64_t kColumns = int64_t{V::kLanes} * V::kVectors;
   const bool direct = reads_in_place<V>(m, n, Lines{b, b_col_stride, b_row_stride});
-  float* packed = static_cast<float*>(scratch);   // first, so that it is aligned
+  float* packed = static_cast<float*>(scratch);  // first, so that it is aligned
   const RowBlock rows = prepare_rows<V>(Lines{a, a_row_stride, a_col_stride}, 0, 0, m, 0, k, direct, packed + k * kColumns, 0);
-  Strip strip{m, k, n, c, c_row_stride, from_zero ? Accumulate::kStore : Accumulate::kChain};
+  Strip strip{m, k, n, c, c_row_stride, Accumulate::kStore, !from_zero};
   if (direct) return direct_columns<V>(strip, rows, b, b_col_stride, b_row_stride);
   SideWork<V> none;
   for (int64_t j = 0; j < n; j += kColumns) {
@@ -337,7 +371,7 @@ void run_chain(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row_st
 
 template <class V>
 constexpr GemmCode gemm_code() {
-  return {{V::kRows, V::kLanes, V::kVectors}, run_tiny<V>, run_blocked<V>, run_chain<V>};
+  return {{V::kRows, V::kLanes, V::kVectors, V::kDepth}, run_tiny<V>, run_blocked<V>, run_chain<V>};
 }
 
 }  // namespace

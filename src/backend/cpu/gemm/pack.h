@@ -16,11 +16,15 @@ struct Lines {
   int64_t line_stride = 0, depth_stride = 0, batch_stride = 0;
   PackHole hole = nullptr;
   void* context = nullptr;
-  bool depth_major = false;   // the hole's rows are depth (it belongs to B)
+  bool depth_major = false;  // the hole's rows are depth (it belongs to B)
 };
 
-inline Lines lines_of_a(const GemmOperand& a) { return {a.data, a.row_stride, a.col_stride, a.batch_stride, a.hole, a.context, false}; }
-inline Lines lines_of_b(const GemmOperand& b) { return {b.data, b.col_stride, b.row_stride, b.batch_stride, b.hole, b.context, true}; }
+inline Lines lines_of_a(const GemmOperand& a) {
+  return {a.data, a.row_stride, a.col_stride, a.batch_stride, a.hole, a.context, false};
+}
+inline Lines lines_of_b(const GemmOperand& b) {
+  return {b.data, b.col_stride, b.row_stride, b.batch_stride, b.hole, b.context, true};
+}
 
 /// Lines adjacent in memory. Stores whole vectors: needs a vector of slack after the panel unless width is whole vectors.
 template <class V>
@@ -35,20 +39,24 @@ inline void pack_adjacent_lines(float* dst, int64_t width, int64_t lines, int64_
   }
   if (width <= V::kLanes) {
 #pragma GCC unroll 4
-    for (int64_t p = 0; p < depth; ++p, dst += width, src += depth_stride) V::store(dst, V::load_part(src, static_cast<int>(lines)));
+    for (int64_t p = 0; p < depth; ++p, dst += width, src += depth_stride)
+      V::store(dst, V::load_part(src, static_cast<int>(lines)));
     return;
   }
   for (int64_t p = 0; p < depth; ++p, dst += width, src += depth_stride) {
     for (int64_t at = 0; at < width; at += V::kLanes) {
       const int64_t left = lines - at;
-      V::store(dst + at, left >= V::kLanes ? V::load(src + at) : left > 0 ? V::load_part(src + at, static_cast<int>(left)) : V::zero());
+      V::store(dst + at, left >= V::kLanes ? V::load(src + at)
+                         : left > 0        ? V::load_part(src + at, static_cast<int>(left))
+                                           : V::zero());
     }
   }
 }
 
 /// A transposed square: square[p] is element p of the first `lines` lines, the rest zero; `part` elements are valid.
 template <class V>
-[[gnu::always_inline]] inline void load_square(typename V::Reg (&square)[V::kLanes], const float* src, int64_t line_stride, int64_t lines, int part) {
+[[gnu::always_inline]] inline void load_square(typename V::Reg (&square)[V::kLanes], const float* src, int64_t line_stride,
+                                               int64_t lines, int part) {
 #pragma GCC unroll 16
   for (int i = 0; i < V::kLanes; ++i) {
     const float* from = src + i * line_stride;
@@ -80,22 +88,27 @@ inline void pack_adjacent_depth(float* dst, int64_t width, int64_t lines, int64_
   }
 }
 
-inline void pack_strided(float* dst, int64_t width, int64_t lines, int64_t depth, const float* src, int64_t line_stride, int64_t depth_stride) {
+inline void pack_strided(float* dst, int64_t width, int64_t lines, int64_t depth, const float* src, int64_t line_stride,
+                         int64_t depth_stride) {
   for (int64_t p = 0; p < depth; ++p)
     for (int64_t i = 0; i < width; ++i) dst[p * width + i] = i < lines ? src[i * line_stride + p * depth_stride] : 0.0f;
 }
 
 template <class V>
-inline void pack_panel(float* dst, int64_t width, int64_t lines, int64_t depth, const float* src, int64_t line_stride, int64_t depth_stride) {
-  if (line_stride == 1) pack_adjacent_lines<V>(dst, width, lines, depth, src, depth_stride);
-  else if (depth_stride == 1) pack_adjacent_depth<V>(dst, width, lines, depth, src, line_stride);
-  else pack_strided(dst, width, lines, depth, src, line_stride, depth_stride);
+inline void pack_panel(float* dst, int64_t width, int64_t lines, int64_t depth, const float* src, int64_t line_stride,
+                       int64_t depth_stride) {
+  if (line_stride == 1)
+    pack_adjacent_lines<V>(dst, width, lines, depth, src, depth_stride);
+  else if (depth_stride == 1)
+    pack_adjacent_depth<V>(dst, width, lines, depth, src, line_stride);
+  else
+    pack_strided(dst, width, lines, depth, src, line_stride, depth_stride);
 }
 
 /// A block of rows as the kernels read it.
 struct RowBlock {
   const float* data = nullptr;
-  int64_t row_stride = 0, depth_stride = 0;   // where not packed
+  int64_t row_stride = 0, depth_stride = 0;  // where not packed
   bool packed = false;
 };
 
@@ -115,9 +128,10 @@ inline bool rows_collide(int64_t row_stride, int64_t rows) { return rows > 6 && 
 /// Makes rows row0.. readable by the kernels: where they lie, copied row by row, or packed. `any_strides`: the kernels that follow
 /// take any strides, so only a hole needs memory. `area` holds row_area_floats(rows, depth).
 template <class V>
-RowBlock prepare_rows(const Lines& from, int64_t batch, int64_t row0, int64_t rows, int64_t k0, int64_t depth, bool any_strides, float* area, int worker) {
+RowBlock prepare_rows(const Lines& from, int64_t batch, int64_t row0, int64_t rows, int64_t k0, int64_t depth, bool any_strides,
+                      float* area, int worker) {
   const int64_t ld = row_area_ld(depth);
-  if (from.hole != nullptr && from.depth_major) {   // roles swapped: one panel, the hole writes [depth][rows]
+  if (from.hole != nullptr && from.depth_major) {  // roles swapped: one panel, the hole writes [depth][rows]
     from.hole(from.context, area, rows, batch, k0, row0, depth, rows, worker);
     return {area, 1, rows, true};
   }
@@ -126,9 +140,11 @@ RowBlock prepare_rows(const Lines& from, int64_t batch, int64_t row0, int64_t ro
     return {area, ld, 1, false};
   }
   const float* src = from.data + batch * from.batch_stride + row0 * from.line_stride + k0 * from.depth_stride;
-  if (any_strides || (from.depth_stride == 1 && !rows_collide(from.line_stride, rows))) return {src, from.line_stride, from.depth_stride, false};
+  if (any_strides || (from.depth_stride == 1 && !rows_collide(from.line_stride, rows)))
+    return {src, from.line_stride, from.depth_stride, false};
   if (from.depth_stride == 1) {
-    for (int64_t i = 0; i < rows; ++i) std::memcpy(area + i * ld, src + i * from.line_stride, static_cast<size_t>(depth) * sizeof(float));
+    for (int64_t i = 0; i < rows; ++i)
+      std::memcpy(area + i * ld, src + i * from.line_stride, static_cast<size_t>(depth) * sizeof(float));
     return {area, ld, 1, false};
   }
   const RowPanels<V> panels(rows);
@@ -138,8 +154,8 @@ RowBlock prepare_rows(const Lines& from, int64_t batch, int64_t row0, int64_t ro
     const int64_t steps = depth - p < kStep ? depth - p : kStep;
     for (int64_t i = 0; i < panels.count; ++i) {
       const int64_t height = panels.height(i);
-      pack_panel<V>(area + panels.offset(i, depth) + p * height, height, height, steps, src + panels.begin(i) * from.line_stride + p * from.depth_stride,
-                    from.line_stride, from.depth_stride);
+      pack_panel<V>(area + panels.offset(i, depth) + p * height, height, height, steps,
+                    src + panels.begin(i) * from.line_stride + p * from.depth_stride, from.line_stride, from.depth_stride);
     }
   }
   return {area, 0, 0, true};
@@ -148,8 +164,8 @@ RowBlock prepare_rows(const Lines& from, int64_t batch, int64_t row0, int64_t ro
 /// Packs columns line0.. into one panel of `width`, from the operand or from its hole, which writes into the panel itself where the
 /// orders agree. `staging` holds width x 512 where there is a hole.
 template <class V>
-void pack_column_panel(const Lines& from, int64_t batch, int64_t line0, int64_t lines, int64_t width, int64_t k0, int64_t depth, float* dst, float* staging,
-                       int worker) {
+void pack_column_panel(const Lines& from, int64_t batch, int64_t line0, int64_t lines, int64_t width, int64_t k0, int64_t depth,
+                       float* dst, float* staging, int worker) {
   if (from.hole == nullptr) {
     const float* src = from.data + batch * from.batch_stride + line0 * from.line_stride + k0 * from.depth_stride;
     pack_panel<V>(dst, width, lines, depth, src, from.line_stride, from.depth_stride);
@@ -163,13 +179,14 @@ void pack_column_panel(const Lines& from, int64_t batch, int64_t line0, int64_t 
 }
 
 /// Where lines line0.. of an operand at k0.. lie, for kernels to ask for on the way; `total` becomes the number of cache lines.
-inline Lookahead lookahead_of(const Lines& from, int64_t batch, int64_t line0, int64_t lines, int64_t k0, int64_t depth, int64_t& total) {
+inline Lookahead lookahead_of(const Lines& from, int64_t batch, int64_t line0, int64_t lines, int64_t k0, int64_t depth,
+                              int64_t& total) {
   total = 0;
   if (from.hole != nullptr || (from.line_stride != 1 && from.depth_stride != 1) || lines <= 0 || depth <= 0) return {};
   constexpr int64_t kLineFloats = 64 / sizeof(float);
   const bool adjacent_lines = from.line_stride == 1;
   const int64_t rows = adjacent_lines ? depth : lines, stride = adjacent_lines ? from.depth_stride : from.line_stride;
-  const int64_t row_lines = (adjacent_lines ? lines : depth) / kLineFloats + 1;   // one more: rows need not start on a line
+  const int64_t row_lines = (adjacent_lines ? lines : depth) / kLineFloats + 1;  // one more: rows need not start on a line
   total = rows * row_lines;
   const float* at = from.data + batch * from.batch_stride + line0 * from.line_stride + k0 * from.depth_stride;
   return {reinterpret_cast<const char*>(at), row_lines, row_lines, (stride - row_lines * kLineFloats) * int64_t{sizeof(float)}};

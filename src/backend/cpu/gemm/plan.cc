@@ -9,7 +9,8 @@ namespace {
 
 constexpr int64_t kLine = 64;
 constexpr int64_t kFloat = sizeof(float);
-// Columns packed for all threads at once: up to this many bytes, and only where so many rows share the cost.
+// Columns packed for all threads at once: up to this many bytes; those that could be copied too, only where so many rows share the
+// cost and L3 keeps them.
 constexpr int64_t kMaxSharedBytes = 64 << 20, kMinSharedRows = 1024;
 constexpr int64_t kMaxSwappedRows = 8, kMaxAdjacentSwap = 64;
 constexpr int64_t kTilesAThread = 4;
@@ -41,6 +42,7 @@ void lay_out(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
   p.tile_ld = row_area_ld(p.max_tile_columns);
   p.tile_offset = take(p.tile_scratch ? bytes_of(p.max_tile_rows * p.tile_ld) : 0);
   p.transposed_offset = take(p.swapped && g.store != nullptr ? bytes_of(p.max_tile_columns * p.max_tile_rows) : 0);
+  p.partial_offset = take(p.k_blocks > 1 && shape.depth < kGemmBlock ? bytes_of(p.max_tile_rows * shape.columns()) : 0);
   p.private_bytes = at;
 
   p.private_offset = kLine * p.threads;
@@ -57,7 +59,8 @@ GemmPlan plan_gemm(const Gemm& g, const MicroShape& shape, int num_threads) {
   // Rows are broadcast, columns fill vectors. Where A has its rows adjacent in memory they serve as vectors as they are, and the
   // fewer columns of B are what has to be packed.
   const bool few = g.n <= std::min<int64_t>(kMaxSwappedRows, shape.rows) && g.m >= 2 * g.n && g.m >= shape.lanes;
-  const bool adjacent = g.n <= kMaxAdjacentSwap && g.m >= 4 * g.n && g.k >= kGemmBlock / 2 && g.a.hole == nullptr && g.a.row_stride == 1 && g.b.hole == nullptr;
+  const bool adjacent = g.n <= kMaxAdjacentSwap && g.m >= 4 * g.n && g.k >= kGemmBlock / 2 && g.a.hole == nullptr &&
+                        g.a.row_stride == 1 && g.b.hole == nullptr;
   p.swapped = few || adjacent;
   p.rows = p.swapped ? g.n : g.m;
   p.columns = p.swapped ? g.m : g.n;
@@ -67,15 +70,19 @@ GemmPlan plan_gemm(const Gemm& g, const MicroShape& shape, int num_threads) {
   // Columns adjacent in memory can be copied by each tile on the way, at 1 % where a tile has many rows. All others, and where
   // there are rows enough to share the cost, are packed once for all; in a batch by each tile.
   const bool copied = p.swapped ? g.a.hole == nullptr && g.a.row_stride == 1 : g.b.hole == nullptr && g.b.col_stride == 1;
-  const int64_t panel_columns = shape.columns(), column_panels = ceil_div(p.columns, panel_columns), all_columns = column_panels * panel_columns;
-  const bool worth_sharing = copied ? p.rows >= kMinSharedRows : p.rows > most_tile_rows(shape, 55);
-  const bool is_shared = worth_sharing && g.batch == 1 && all_columns * g.k * kFloat <= kMaxSharedBytes;
+  const int64_t panel_columns = shape.columns(), column_panels = ceil_div(p.columns, panel_columns),
+                all_columns = column_panels * panel_columns;
+  const int64_t packed_bytes = all_columns * g.k * kFloat;
+  const bool worth_sharing =
+      copied ? p.rows >= kMinSharedRows && packed_bytes <= cache_sizes().l3_bytes / 4 : p.rows > most_tile_rows(shape, 55);
+  const bool is_shared = worth_sharing && g.batch == 1 && packed_bytes <= kMaxSharedBytes;
   p.path = is_shared ? GemmPlan::Path::kShared : GemmPlan::Path::kPrivate;
 
   p.row_blocks = ceil_div(p.rows, most_tile_rows(shape, is_shared ? 33 : 55));
   p.max_tile_rows = ceil_div(p.rows, p.row_blocks);
   // Several k blocks visit a tile several times, and rows that are packed are packed once a tile: a larger one then.
-  if (p.tile_scratch) p.column_blocks = ceil_div(all_columns, most_tile_columns(p.max_tile_rows, shape, p.k_blocks > 1 ? 50 : 25));
+  if (p.tile_scratch)
+    p.column_blocks = ceil_div(all_columns, most_tile_columns(p.max_tile_rows, shape, p.k_blocks > 1 ? 50 : 25));
   if (p.threads > 1) {
     const int64_t wanted = ceil_div(kTilesAThread * p.threads, p.row_blocks * g.batch);
     p.column_blocks = std::max(p.column_blocks, std::min(wanted, std::max<int64_t>(column_panels / 2, 1)));

@@ -10,32 +10,33 @@
 
 namespace ws::cpu {
 
-constexpr int64_t kGemmBlock = 512;   // k per FMA chain: numerics contract
+constexpr int64_t kGemmBlock = 512;  // k per FMA chain: numerics contract
 
-/// The register tile of an ISA: `rows` x (`vectors` * `lanes`).
+/// The register tile of an ISA: `rows` x (`vectors` * `lanes`), `depth` of k a pass.
 struct MicroShape {
-  int rows, lanes, vectors;
+  int rows, lanes, vectors, depth;
   int64_t columns() const { return int64_t{lanes} * vectors; }
 };
 
 struct GemmPlan {
   enum class Path : uint8_t {
-    kPrivate,   // units are (batch, tile); each copies the columns that it needs into its own panels
-    kShared,    // all threads pack all columns once, then units are tiles
+    kPrivate,  // units are (batch, tile); each copies the columns that it needs into its own panels
+    kShared,   // all threads pack all columns once, then units are tiles
   };
   Path path = Path::kPrivate;
   bool swapped = false;
   int threads = 1;
-  int64_t rows = 0, columns = 0;               // after swapping
-  int64_t row_blocks = 1, column_blocks = 1;   // tiles
+  int64_t rows = 0, columns = 0;              // after swapping
+  int64_t row_blocks = 1, column_blocks = 1;  // tiles
   int64_t max_tile_rows = 0, max_tile_columns = 0;
   int64_t k_blocks = 1;
-  bool tile_scratch = false;                   // tiles go to private scratch, then to a hole or (swapped) to C
+  bool tile_scratch = false;  // tiles go to private scratch, then to a hole or (swapped) to C
   int64_t tile_ld = 0;
   // Workspace, bytes from its start: a cursor a lane, a private area a lane, the packed columns
   int64_t private_offset = 0, private_bytes = 0, shared_offset = 0, total_bytes = 0;
   // Inside a private area, bytes from its start: a block of rows, two panels of columns, a hole's block, the tile
-  int64_t rows_offset = 0, panels_offset = 0, panel_bytes = 0, staging_offset = 0, tile_offset = 0, transposed_offset = 0;
+  int64_t rows_offset = 0, panels_offset = 0, panel_bytes = 0, staging_offset = 0, tile_offset = 0, transposed_offset = 0,
+          partial_offset = 0;
 };
 
 // Below this many multiply-adds a thread, waking it costs more than it saves.
@@ -45,7 +46,8 @@ constexpr int64_t kTinyElements = 4096, kTinyWork = 16384;
 
 /// So small that it runs without plan, packing or workspace.
 constexpr bool is_tiny_gemm(const Gemm& g) {
-  return g.m * g.n <= kTinyElements && g.m * g.k <= kTinyElements && g.k * g.n <= kTinyElements && g.m * g.n * g.k <= kTinyWork && g.k <= kGemmBlock;
+  return g.m * g.n <= kTinyElements && g.m * g.k <= kTinyElements && g.k * g.n <= kTinyElements && g.m * g.n * g.k <= kTinyWork &&
+         g.k <= kGemmBlock;
 }
 
 GemmPlan plan_gemm(const Gemm& g, const MicroShape& shape, int num_threads);
@@ -54,7 +56,9 @@ GemmPlan plan_gemm(const Gemm& g, const MicroShape& shape, int num_threads);
 constexpr int64_t kLaneHeaderBytes = 256;
 
 /// Part `index` of `parts` nearly equal parts of [0, size): where it begins.
-constexpr int64_t part_begin(int64_t size, int64_t parts, int64_t index) { return size / parts * index + (index < size % parts ? index : size % parts); }
+constexpr int64_t part_begin(int64_t size, int64_t parts, int64_t index) {
+  return size / parts * index + (index < size % parts ? index : size % parts);
+}
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 

@@ -23,7 +23,8 @@ constexpr int thin_steps(int rows) {
 
 /// chains[MR, columns] continued over K rows of b.
 template <class V, int MR, int K>
-void thin_kernel(const float* a, int64_t a_row, int64_t a_col, const float* b, int64_t ldb, float* chains, int64_t ld, int64_t columns) {
+void thin_kernel(const float* a, int64_t a_row, int64_t a_col, const float* b, int64_t ldb, float* chains, int64_t ld,
+                 int64_t columns) {
   using Reg = typename V::Reg;
   Reg av[K][MR];
 #pragma GCC unroll 16
@@ -50,7 +51,8 @@ void thin_kernel(const float* a, int64_t a_row, int64_t a_col, const float* b, i
 
 template <class V>
 struct ThinKernels {
-  using Kernel = void (*)(const float* a, int64_t a_row, int64_t a_col, const float* b, int64_t ldb, float* chains, int64_t ld, int64_t columns);
+  using Kernel = void (*)(const float* a, int64_t a_row, int64_t a_col, const float* b, int64_t ldb, float* chains, int64_t ld,
+                          int64_t columns);
   template <size_t... I>
   static constexpr std::array<Kernel, kMaxThinRows> many(std::index_sequence<I...>) {
     return {thin_kernel<V, static_cast<int>(I) + 1, thin_steps<V>(static_cast<int>(I) + 1)>...};
@@ -66,7 +68,7 @@ struct ThinKernels {
 /// One k block of C[rows, columns]; call.a, call.b, call.c are the first elements. Any strides of A, columns of B adjacent.
 template <class V>
 void thin_columns(const MicroCall& call, int rows, int64_t columns) {
-  constexpr int64_t kChains = 4096;   // 16 KiB: half of a first-level cache
+  constexpr int64_t kChains = 4096;  // 16 KiB: half of a first-level cache
   alignas(64) float chains[kChains];
   const int64_t most = kChains / rows / V::kLanes * V::kLanes;
   const int steps = thin_steps<V>(rows);
@@ -74,8 +76,10 @@ void thin_columns(const MicroCall& call, int rows, int64_t columns) {
     const int64_t width = std::min(most, columns - j0);
     for (int i = 0; i < rows; ++i) {
       float* chain = chains + i * most;
-      if (call.how == Accumulate::kChain) std::copy_n(call.c + i * call.ldc + j0, width, chain);
-      else std::fill_n(chain, width, 0.0f);
+      if (call.chain != nullptr)
+        std::copy_n(call.chain + i * call.ld_chain + j0, width, chain);
+      else
+        std::fill_n(chain, width, 0.0f);
     }
     for (int64_t p = 0; p < call.k;) {
       const bool several = p + steps <= call.k;
@@ -103,6 +107,7 @@ void thin_transposed_kernel(const MicroCall& call, int64_t line_stride, int64_t 
   for (int64_t j = 0; j < columns; j += kLanes) {
     group.last = static_cast<int>(std::min<int64_t>(kLanes, columns - j));
     group.c = call.c + j;
+    if (call.chain != nullptr) group.chain = call.chain + j;
     typename V::Reg acc[MR][1];
     start<V, MR, 1>(acc, group);
     const float* b = call.b + j * line_stride;
@@ -132,7 +137,8 @@ void thin_transposed_kernel(const MicroCall& call, int64_t line_stride, int64_t 
 template <class V>
 void thin_transposed(const MicroCall& call, int rows, int64_t line_stride, int64_t columns) {
   static_assert(kMaxThinRows == 4);
-  constexpr std::array kernels = {thin_transposed_kernel<V, 1>, thin_transposed_kernel<V, 2>, thin_transposed_kernel<V, 3>, thin_transposed_kernel<V, 4>};
+  constexpr std::array kernels = {thin_transposed_kernel<V, 1>, thin_transposed_kernel<V, 2>, thin_transposed_kernel<V, 3>,
+                                  thin_transposed_kernel<V, 4>};
   kernels[static_cast<size_t>(rows - 1)](call, line_stride, columns);
 }
 

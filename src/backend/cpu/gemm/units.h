@@ -31,7 +31,8 @@ void run_units(int64_t units, int lanes, Cursor* cursors, Workers& workers, Body
     for (int64_t lane = begin; lane < end; ++lane) {
       for (int step = 0; step < lanes; ++step) {
         Cursor& cursor = cursors[(lane + step) % lanes];
-        for (int64_t u; (u = cursor.next.fetch_add(1, std::memory_order_relaxed)) < cursor.end;) body(u, static_cast<int>(lane), worker);
+        for (int64_t u; (u = cursor.next.fetch_add(1, std::memory_order_relaxed)) < cursor.end;)
+          body(u, static_cast<int>(lane), worker);
       }
     }
   });
