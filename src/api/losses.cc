@@ -1,16 +1,47 @@
 #include "wholestep/losses.h"
 
+#include <cmath>
+
 #include "support/error.h"
 
 namespace ws {
 
-Tensor mse(const Tensor& prediction, const Tensor& target) {
+namespace {
+
+void check_pair(const char* loss, const Tensor& prediction, const Tensor& target) {
   if (!(prediction.shape() == target.shape()))
-    fail("mse: prediction {} and target {} must have one shape; reshape one of them", prediction.shape().str(),
+    fail("{}: prediction {} and target {} must have one shape; reshape one of them", loss, prediction.shape().str(),
          target.shape().str());
-  if (!is_floating(target.dtype())) fail("mse: the target is {}, but must be floating", name_of(target.dtype()));
-  if (prediction.size() == 0) fail("mse: no elements in {}; the mean of nothing is not defined", prediction.shape().str());
+  if (!is_floating(target.dtype())) fail("{}: the target is {}, but must be floating", loss, name_of(target.dtype()));
+  if (prediction.size() == 0) fail("{}: no elements in {}; the mean of nothing is not defined", loss, prediction.shape().str());
+}
+
+}  // namespace
+
+Tensor mse(const Tensor& prediction, const Tensor& target) {
+  check_pair("mse", prediction, target);
   return square(prediction - target).mean();
+}
+
+Tensor mae(const Tensor& prediction, const Tensor& target) {
+  check_pair("mae", prediction, target);
+  return abs(prediction - target).mean();
+}
+
+Tensor huber(const Tensor& prediction, const Tensor& target, double delta) {
+  check_pair("huber", prediction, target);
+  if (!(delta > 0)) fail("huber: delta {} must be above 0", delta);
+  Tensor size = abs(prediction - target);
+  Tensor near = minimum(size, Tensor::full({}, delta, size.dtype()));
+  // near * (size - near/2): both branches at once, and an infinite difference meets no 0.
+  return (near * (size - near * 0.5)).mean();
+}
+
+Tensor bce_with_logits(const Tensor& logits, const Tensor& target) {
+  check_pair("bce with logits", logits, target);
+  Tensor positive = maximum(logits, Tensor::full({}, 0, logits.dtype()));  // half a gradient at 0, where |x| has none: sigmoid(0)
+  Tensor linear = positive - logits * target;
+  return (linear + log1p(exp(-abs(logits)))).mean();
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {
@@ -32,6 +63,15 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntr
     label = where(counted, labels, Tensor::full({}, 0, DType::i32));
   }
   label = check_range(label, 0, classes, "label");
+  bool weighted = !options.class_weights.empty();
+  if (weighted && static_cast<int64_t>(options.class_weights.size()) != classes)
+    fail("cross entropy: {} class weights given for the {} classes of logits {}", options.class_weights.size(), classes,
+         logits.shape().str());
+  std::vector<float> weights;
+  for (double w : options.class_weights) {
+    if (!(w >= 0 && std::isfinite(w))) fail("cross entropy: class weight {} must be a number of at least 0", w);
+    weights.push_back(static_cast<float>(w));
+  }
 
   Tensor shifted = logits - logits.max({-1}, true).detach();  // [..,C], at most 0; the maximum cancels, and so does its gradient
   Tensor log_sum = log(exp(shifted).sum({-1}));               // [..]
@@ -43,6 +83,14 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntr
     target_logit = target_logit * (1 - options.smoothing) + everywhere;
   }
   Tensor row_loss = log_sum - target_logit;
+  if (weighted) {
+    Tensor of_class = Tensor::from(std::span<const float>(weights), {classes});
+    Tensor row_weight = where(at_label, of_class, 0.0).sum({-1});  // [..]
+    if (options.ignore_index) row_weight = where(counted, row_weight, 0.0);
+    Tensor total = row_weight.sum();
+    Tensor divisor = where(eq(total, 0.0), 1.0, total);
+    return where(eq(row_weight, 0.0), 0.0, row_loss * row_weight).sum() / divisor;
+  }
   if (!options.ignore_index) return row_loss.mean();
   Tensor count = counted.cast(DType::f32).sum();
   return where(counted, row_loss, 0.0).sum() / maximum(count, 1.0);
