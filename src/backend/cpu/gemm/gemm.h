@@ -9,10 +9,12 @@ namespace ws::cpu {
 
 enum class GemmIsa : uint8_t { portable, avx2, avx512 };  // portable: std::fma, for tests and as the definition
 
-/// Takes one finished macro tile, in fp32: rows m0..m0+mc, columns n0..n0+nc of batch item `batch` at tile[i*ld + j].
+/// Takes one finished macro tile, in fp32: rows m0..m0+mc, columns n0..n0+nc of batch item `batch` at tile[i*ld + j]. Each element
+/// comes once. The tile is the hole's to overwrite; no two calls share a worker at one time.
 using StoreHole = void (*)(void* context, float* tile, int64_t ld, int64_t batch, int64_t m0, int64_t n0, int64_t mc, int64_t nc,
                            int worker);
 /// Fills dst[i*ld + j] with rows row0.. and columns col0.. of the operand (A: rows are m, columns k; B: rows are k, columns n).
+/// An element may be asked for several times.
 using PackHole = void (*)(void* context, float* dst, int64_t ld, int64_t batch, int64_t row0, int64_t col0, int64_t rows,
                           int64_t cols, int worker);
 
@@ -32,7 +34,8 @@ struct Gemm {
   void* store_context = nullptr;
 };
 
-/// Bytes of 64-byte aligned workspace that gemm() wants (0 for the tiny sizes that run without packing).
+/// Bytes of 64-byte aligned workspace that gemm() wants from up to `num_threads` threads (0 for the tiny sizes that run without
+/// packing). Sizes, strides and which holes are set must be those of the run; addresses need not.
 int64_t gemm_workspace_bytes(const Gemm& g, GemmIsa isa, int num_threads);
 /// Allocates nothing. Small products run on the calling thread alone.
 void gemm(const Gemm& g, GemmIsa isa, void* workspace, Workers& workers);

@@ -109,7 +109,8 @@ class Nest {
     }
     run_units(g_.batch * tiles_, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) {
       const Tile t = tile_at(unit, lane);
-      !is_shared_&& reads_in_place<V>(t.rows, p_.columns, column_lines_) ? direct_tile(t, lane, worker) : tile(t, lane, worker);
+      const bool in_place = !is_shared_ && reads_in_place<V>(t.rows, p_.columns, column_lines_);
+      in_place ? direct_tile(t, lane, worker) : tile(t, lane, worker);
       hand_on(t, lane, worker);
     });
   }
