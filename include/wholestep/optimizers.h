@@ -20,6 +20,16 @@ namespace ws {
 template <class List>
 concept ParameterList = std::same_as<List, std::vector<Variable>>;
 
+/// Parameters that train otherwise than the rest.
+struct ParameterGroup {
+  std::function<bool(const Variable&)> contains;  ///< by name, shape..
+  double lr_scale = 1;                            ///< times the optimizer's learning rate, schedules included; 0 holds them still
+  bool decay = true;                              ///< false: neither AdamW's, Muon's nor Trainer's weight decay
+};
+/// Two or more dims: the weights of linear layers and tables, not norms and biases. {.contains = std::not_fn(is_matrix), .decay = false}
+/// is the group that leaves norms and biases without decay.
+bool is_matrix(const Variable& parameter);
+
 class Optimizer : public Stateful {
  public:
   ~Optimizer() override = default;
@@ -41,6 +51,10 @@ class Optimizer : public Stateful {
   /// Forgets moments and counters.
   void reset();
   const std::vector<Variable>& parameters() const { return parameters_; }
+  /// A parameter belongs to the first group that contains it, or to none. Before the first step; a compiled one keeps what it saw.
+  void set_groups(std::vector<ParameterGroup> groups);
+  /// Whether weight decay is for this parameter, as its group says.
+  bool decays(const Variable& parameter) const;
   /// Moments, counters and the learning rate; an Error before attach.
   void collect_state(std::vector<Variable>& into) const override;
 
@@ -54,6 +68,8 @@ class Optimizer : public Stateful {
   Optimizer(std::string family, double lr, std::vector<Moment> moments = {});
   /// A number of the whole optimizer kept between steps, in f64: running products stay exact enough to replay.
   Variable add_counter(const std::string& name, double initial);
+  /// Whether `moment` (by position) is kept for this parameter. Where not, step() gets an undefined Variable.
+  virtual bool keeps(const Variable& parameter, size_t moment) const;
   /// Before the parameters of a step: advance counters.
   virtual void begin_step() {}
   /// The new value of one parameter. `moments` are in the order given to the constructor; replace them by set().
@@ -61,13 +77,16 @@ class Optimizer : public Stateful {
 
  private:
   struct Entry {
-    std::vector<Variable> moments;
-    bool warned = false;
+    std::vector<Variable> moments;  // undefined where keeps() says no
+    double lr_scale = 1;
+    bool decays = true, warned = false;
   };
+  void assign_groups();
   std::string family_;
   Scalar lr_;
   double exact_lr_;
   std::vector<Moment> moments_;
+  std::vector<ParameterGroup> groups_;
   std::vector<Variable> parameters_, counters_;
   std::vector<double> counter_starts_;
   std::vector<Entry> entries_;  // by position in parameters_
@@ -205,5 +224,7 @@ Tensor global_norm(const Gradients& gradients);
 /// Every gradient times limit/norm where norm >= limit, else unchanged bit for bit. limit <= 0 is an Error; a norm that is
 /// not finite stops the step. `norm`, where given, receives the norm before clipping.
 Gradients clip_by_global_norm(const Gradients& gradients, double limit, Tensor* norm = nullptr);
+/// Every element of every gradient cut to [-limit, limit]; NaN stays NaN. limit <= 0 is an Error.
+Gradients clip_by_value(const Gradients& gradients, double limit);
 
 }  // namespace ws

@@ -26,13 +26,23 @@ enum class Decay : uint8_t {
   decoupled,  ///< value -= eta * decay * value before the update, eta = lr now / lr at the start of fit, 0 if that was 0
 };
 
+/// What a step does whose loss, or gradient norm, is not finite. Never is anything updated by it, buffers and random keys included.
+enum class OnNonFinite : uint8_t {
+  error,  ///< fit ends with an Error that names the step
+  skip,   ///< the step is counted in History::skipped_steps, and training goes on
+};
+
 struct TrainerOptions {
   bool compile = false;
   std::optional<double> clip_norm = {};  ///< limit of the gradients' global norm, above 0
   double weight_decay = 0;               ///< 0: none
   Decay decay = Decay::l2;
-  Schedule schedule = {};  ///< empty: the optimizer's own learning rate stays
-  int num_threads = 0;     ///< of the compiled step; 0: the process's setting
+  Schedule schedule = {};                 ///< empty: the optimizer's own learning rate stays
+  int num_threads = 0;                    ///< of the compiled step; 0: the process's setting
+  std::optional<double> clip_value = {};  ///< limit of each gradient element, above 0; after clip_norm where both are given
+  OnNonFinite on_nonfinite = OnNonFinite::error;
+  bool record_grad_norm = false;            ///< the global norm before clipping, in History and StepInfo
+  std::vector<ParameterGroup> groups = {};  ///< given to the optimizer
 };
 
 /// What on_step hears after each update.
@@ -41,7 +51,9 @@ struct StepInfo {
   int64_t batch = 0, batches = 0;  ///< in this epoch
   int64_t step = 0;                ///< updates over all fits, this one included
   int64_t num_samples = 0;
-  Tensor loss = {};  ///< reading it waits for the step
+  Tensor loss = {};       ///< reading it waits for the step; NaN where the step was skipped
+  Tensor grad_norm = {};  ///< f64 [], where record_grad_norm
+  bool skipped = false;   ///< not finite, so nothing was updated and `step` did not grow
 };
 
 /// What on_epoch hears after each epoch.
@@ -68,12 +80,14 @@ struct FitOptions {
 
 /// Per epoch, from 0.
 struct History {
-  std::vector<double> train_loss;   ///< weighted by samples
-  std::vector<double> val_loss;     ///< empty without a validation set
-  std::vector<double> lr;           ///< of the first batch
-  std::vector<double> step_losses;  ///< of every step
-  std::optional<int> best_epoch;    ///< of the lowest validation loss
-  int stopped_epoch = -1;           ///< the last epoch that ran
+  std::vector<double> train_loss;       ///< weighted by samples
+  std::vector<double> val_loss;         ///< empty without a validation set
+  std::vector<double> lr;               ///< of the first batch
+  std::vector<double> step_losses;      ///< of every step
+  std::optional<int> best_epoch;        ///< of the lowest validation loss
+  int stopped_epoch = -1;               ///< the last epoch that ran
+  std::vector<double> grad_norms = {};  ///< of every step, before clipping; where record_grad_norm
+  int64_t skipped_steps = 0;            ///< on_nonfinite = skip: their losses are NaN and left out of train_loss
 };
 
 class Trainer {

@@ -32,13 +32,51 @@ void Optimizer::attach(const std::vector<Variable>& parameters) {
   for (const Variable& p : parameters) {
     if (!positions_.emplace(p.slot(), parameters_.size()).second) continue;  // tied: one parameter
     Entry entry;
-    for (const Moment& m : moments_)
-      entry.moments.emplace_back(family_ + "." + m.name + "." + p.name(), Tensor::full(p.value().shape(), m.initial));
+    for (size_t k = 0; k < moments_.size(); ++k) {
+      const Moment& m = moments_[k];
+      entry.moments.push_back(keeps(p, k)
+                                  ? Variable(family_ + "." + m.name + "." + p.name(), Tensor::full(p.value().shape(), m.initial))
+                                  : Variable());
+    }
     parameters_.push_back(p);
     entries_.push_back(std::move(entry));
   }
   attached_ = true;
+  assign_groups();
 }
+
+bool Optimizer::keeps(const Variable&, size_t) const { return true; }
+
+void Optimizer::set_groups(std::vector<ParameterGroup> groups) {
+  for (const ParameterGroup& g : groups) {
+    if (!g.contains) fail("parameter group: `contains` is empty; give a function of a Variable");
+    if (!(g.lr_scale >= 0 && std::isfinite(g.lr_scale)))
+      fail("parameter group: lr_scale {} must be a number of at least 0", g.lr_scale);
+  }
+  groups_ = std::move(groups);
+  if (attached_) assign_groups();
+}
+
+void Optimizer::assign_groups() {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    static const ParameterGroup none{};
+    const ParameterGroup* group = &none;
+    for (const ParameterGroup& g : groups_)
+      if (g.contains(parameters_[i])) {
+        group = &g;
+        break;
+      }
+    entries_[i].lr_scale = group->lr_scale;
+    entries_[i].decays = group->decay;
+  }
+}
+
+bool Optimizer::decays(const Variable& parameter) const {
+  auto found = positions_.find(parameter.slot());
+  return found == positions_.end() || entries_[found->second].decays;
+}
+
+bool is_matrix(const Variable& parameter) { return parameter.value().rank() >= 2; }
 
 void Optimizer::update(const Gradients& gradients) {
   if (!attached_)
@@ -57,7 +95,8 @@ void Optimizer::update(const Gradients& gradients) {
       entry.warned = true;
       continue;
     }
-    parameter.set(step(parameter, gradients.values[i], lr, entry.moments));
+    Tensor own_lr = entry.lr_scale == 1 ? lr : lr * entry.lr_scale;
+    parameter.set(step(parameter, gradients.values[i], own_lr, entry.moments));
   }
 }
 
@@ -77,7 +116,7 @@ void Optimizer::reset() {
   for (Entry& entry : entries_)
     for (size_t k = 0; k < moments_.size(); ++k) {
       Variable& moment = entry.moments[k];
-      moment.set(Tensor::full(moment.value().shape(), moments_[k].initial));
+      if (moment.defined()) moment.set(Tensor::full(moment.value().shape(), moments_[k].initial));
     }
 }
 
@@ -85,7 +124,9 @@ void Optimizer::collect_state(std::vector<Variable>& into) const {
   if (!attached_) fail("this {} optimizer has no parameters yet; construct it with model.parameters()", family_);
   into.push_back(lr_.variable());
   into.insert(into.end(), counters_.begin(), counters_.end());
-  for (const Entry& entry : entries_) into.insert(into.end(), entry.moments.begin(), entry.moments.end());
+  for (const Entry& entry : entries_)
+    for (const Variable& moment : entry.moments)
+      if (moment.defined()) into.push_back(moment);
 }
 
 Tensor global_norm(const Gradients& gradients) {
@@ -102,7 +143,7 @@ Tensor global_norm(const Gradients& gradients) {
 Gradients clip_by_global_norm(const Gradients& gradients, double limit, Tensor* norm) {
   if (!(limit > 0)) fail("clipping: the limit {} must be above 0; leave clipping out to have none", limit);
   NoGrad no_grad;
-  Tensor measured = check_finite(global_norm(gradients), "the gradient norm");
+  Tensor measured = check_finite(global_norm(gradients), "gradient norm");
   if (norm) *norm = measured;
   Tensor limit_f64 = scalar_f64(limit);
   Tensor clipped = le(limit_f64, measured);                                            // bool []
@@ -110,6 +151,15 @@ Gradients clip_by_global_norm(const Gradients& gradients, double limit, Tensor* 
   Gradients result = gradients;
   for (Tensor& g : result.values)
     if (g.defined()) g = where(clipped, g * factor, g);
+  return result;
+}
+
+Gradients clip_by_value(const Gradients& gradients, double limit) {
+  if (!(limit > 0)) fail("clipping: the limit {} must be above 0; leave clipping out to have none", limit);
+  NoGrad no_grad;
+  Gradients result = gradients;
+  for (Tensor& g : result.values)
+    if (g.defined()) g = minimum(maximum(g, Tensor::full({}, -limit, g.dtype())), Tensor::full({}, limit, g.dtype()));
   return result;
 }
 

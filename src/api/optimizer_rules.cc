@@ -80,7 +80,7 @@ AdamW::AdamW(const AdamWOptions& options)
 Tensor AdamW::step(const Variable& parameter, const Tensor& gradient, const Tensor& lr, std::span<Variable> moments) {
   const Tensor& w = parameter;
   Tensor move = direction(gradient, moments);
-  if (weight_decay_ != 0 && (!decays_ || decays_(parameter))) move = move + w * weight_decay_;
+  if (weight_decay_ != 0 && decays(parameter) && (!decays_ || decays_(parameter))) move = move + w * weight_decay_;
   return w - move * lr;
 }
 

@@ -63,6 +63,13 @@ class EarlyStopping {
   std::vector<Tensor> best_values_;
 };
 
+/// The checks of a step stop it with "the loss is nan", "the gradient norm is inf", or with a label out of range.
+bool says_not_finite(std::string_view message) {
+  for (const char* word : {" is nan", " is -nan", " is inf", " is -inf"})
+    if (message.find(word) != std::string_view::npos) return true;
+  return false;
+}
+
 void check_fit_options(const FitOptions& o) {
   if (o.epochs < 1) fail("fit: epochs is {}, but must be at least 1", o.epochs);
   if (o.batch_size < 1) fail("fit: batch_size is {}, but must be at least 1", o.batch_size);
@@ -79,22 +86,39 @@ struct Trainer::Impl {
       : model(m), forward(std::move(f)), loss(std::move(l)), owned(std::move(o.owned)), optimizer(*o.used), options(opt) {
     if (options.clip_norm && !(*options.clip_norm > 0))
       fail("trainer: clip_norm {} must be above 0; leave it out to have no clipping", *options.clip_norm);
+    if (options.clip_value && !(*options.clip_value > 0))
+      fail("trainer: clip_value {} must be above 0; leave it out to have no clipping", *options.clip_value);
     if (!(options.weight_decay >= 0)) fail("trainer: weight_decay {} must be at least 0", options.weight_decay);
     if (!loss) fail("trainer: the loss is empty");
     parameters = model.parameters();
     buffers = model.buffers();
     if (!optimizer.attached()) optimizer.attach(parameters);
+    if (!options.groups.empty()) optimizer.set_groups(options.groups);
   }
 
-  std::vector<Tensor> update(const Tensor& x, const Tensor& y) {
+  Gradients gradients_of(const Tensor& x, const Tensor& y) {
     Tensor value = loss(forward(x), y);
     if (value.rank() != 0) fail("trainer: the loss has shape {}, but must be a scalar; take its mean", value.shape().str());
-    Gradients gradients = grad(value, parameters);
-    if (options.clip_norm) gradients = clip_by_global_norm(gradients, *options.clip_norm);
+    return grad(value, parameters);
+  }
+
+  /// Clipping, decay and the optimizer. Returns the loss, and the norm where it is recorded.
+  std::vector<Tensor> apply(Gradients gradients) {
+    Tensor norm;
+    if (options.clip_norm) {
+      gradients = clip_by_global_norm(gradients, *options.clip_norm, &norm);
+    } else if (options.record_grad_norm || options.on_nonfinite == OnNonFinite::skip) {
+      NoGrad no_grad;
+      norm = check_finite(global_norm(gradients), "gradient norm");
+    }
+    if (options.clip_value) gradients = clip_by_value(gradients, *options.clip_value);
     if (options.weight_decay > 0) apply_decay(gradients);
     optimizer.update(gradients);
+    if (options.record_grad_norm) return {gradients.loss, norm};
     return {gradients.loss};
   }
+
+  std::vector<Tensor> update(const Tensor& x, const Tensor& y) { return apply(gradients_of(x, y)); }
 
   void apply_decay(Gradients& gradients) {
     NoGrad no_grad;
@@ -104,7 +128,7 @@ struct Trainer::Impl {
       Variable parameter = gradients.parameters[i];
       Tensor& gradient = gradients.values[i];
       const Tensor& w = parameter.value();
-      if (!gradient.defined() || w.rank() < 2) continue;
+      if (!gradient.defined() || w.rank() < 2 || !optimizer.decays(parameter)) continue;
       if (options.decay == Decay::l2)
         gradient = gradient + w * options.weight_decay;
       else
@@ -112,24 +136,33 @@ struct Trainer::Impl {
     }
   }
 
-  Tensor step(const Tensor& x, const Tensor& y) {
+  struct StepResult {
+    Tensor loss, grad_norm = {};
+    bool skipped = false;
+  };
+
+  StepResult step(const Tensor& x, const Tensor& y) {
     // A forward pass of the loop has moved buffers before its loss is checked; a compiled step that fails writes nothing back.
     std::vector<Tensor> buffers_before;
     if (!options.compile)
       for (const Variable& b : buffers) buffers_before.push_back(b.value());
     try {
-      Tensor result;
+      std::vector<Tensor> results;
       if (options.compile) {
         if (!compiled) make_compiled();
         const Tensor inputs[] = {x, y};
-        result = (*compiled)(inputs)[0];
+        results = (*compiled)(inputs);
       } else {
-        result = update(x, y)[0];
+        results = update(x, y);
       }
       ++steps_done;
-      return result;
+      return {results[0], results.size() > 1 ? results[1] : Tensor()};
     } catch (const RuntimeError& error) {
       for (size_t i = 0; i < buffers_before.size(); ++i) buffers[i].set(buffers_before[i]);
+      if (options.on_nonfinite == OnNonFinite::skip && says_not_finite(error.what())) {
+        Tensor nan(std::numeric_limits<double>::quiet_NaN());
+        return {nan, options.record_grad_norm ? nan : Tensor(), true};
+      }
       throw RuntimeError(fmt::format("training step {}: {}", steps_done + 1, error.what()));
     }
   }
@@ -212,22 +245,28 @@ History Trainer::fit(const Tensor& X, const Tensor& y, const FitOptions& options
 
   for (int epoch = 0; epoch < options.epochs; ++epoch) {
     if (options.shuffle) batches.shuffle(options.key.fold(static_cast<uint64_t>(epoch)));
-    std::vector<Tensor> losses;
+    std::vector<Impl::StepResult> steps;
+    std::vector<int64_t> samples;
     for (int64_t b = 0; b < batches.count(); ++b) {
       t.set_rate(position(epoch, b));
       if (b == 0) history.lr.push_back(t.optimizer.lr());
       auto [batch_x, batch_y] = batches[b];
-      losses.push_back(t.step(batch_x, batch_y));
-      if (options.on_step) options.on_step({epoch, b, batches.count(), t.steps_done, batches.num_samples(b), losses.back()});
+      steps.push_back(t.step(batch_x, batch_y));
+      samples.push_back(batches.num_samples(b));
+      const Impl::StepResult& s = steps.back();
+      if (options.on_step)
+        options.on_step({epoch, b, batches.count(), t.steps_done, samples.back(), s.loss, s.grad_norm, s.skipped});
     }
-    double sum = 0, samples = 0;  // read back once an epoch, so that a step never waits for its loss
-    for (size_t b = 0; b < losses.size(); ++b) {
-      auto weight = static_cast<double>(batches.num_samples(static_cast<int64_t>(b)));
-      history.step_losses.push_back(losses[b].item());
-      sum += weight * history.step_losses.back();
-      samples += weight;
+    double sum = 0, counted = 0;  // read back once an epoch, so that a step never waits for its loss
+    for (size_t i = 0; i < steps.size(); ++i) {
+      history.step_losses.push_back(steps[i].loss.item());
+      if (steps[i].grad_norm.defined()) history.grad_norms.push_back(steps[i].grad_norm.item());
+      history.skipped_steps += steps[i].skipped;
+      if (steps[i].skipped) continue;
+      sum += static_cast<double>(samples[i]) * history.step_losses.back();
+      counted += static_cast<double>(samples[i]);
     }
-    history.train_loss.push_back(sum / samples);
+    history.train_loss.push_back(sum / counted);
     history.stopped_epoch = epoch;
     EpochInfo info{epoch, history.train_loss.back(), {}, history.lr.back()};
     bool stop = false;
@@ -276,7 +315,7 @@ Tensor Trainer::predict(const Tensor& X, int64_t batch_size) {
 
 Tensor Trainer::train_step(const Tensor& x, const Tensor& y) {
   ModeScope mode(impl_->model, true);
-  return impl_->step(x, y);
+  return impl_->step(x, y).loss;
 }
 
 Optimizer& Trainer::optimizer() { return impl_->optimizer; }
