@@ -135,7 +135,8 @@ class Adam : public Optimizer {
   }
 
  protected:
-  Adam(std::string family, const AdamOptions& options);
+  /// Rules that build on Adam's may keep `more` moments behind its two.
+  Adam(std::string family, const AdamOptions& options, const std::vector<Moment>& more = {});
   void begin_step() override;
   Tensor step(const Variable& parameter, const Tensor& gradient, const Tensor& lr, std::span<Variable> moments) override;
   /// mhat / (sqrt(vhat) + eps), moments advanced.
@@ -173,6 +174,42 @@ class AdamW final : public Adam {
   double weight_decay_;
   std::function<bool(const Variable&)> decays_;
 };
+
+struct MuonOptions {
+  double lr = 0.02;  ///< of the matrices; above 0
+  double momentum = 0.95;
+  bool nesterov = true;
+  double weight_decay = 0;  ///< of the matrices, decoupled
+  /// For all other parameters. Its rate follows the schedule too: it stays in proportion to the matrices' rate.
+  AdamWOptions rest = {.lr = 3e-4};
+  /// Which parameters are matrices of the body. Where empty: those of two dims, but for tables ("embedding" in the name) and for
+  /// what is named "head" or "output". Always of two dims, whatever this says.
+  std::function<bool(const Variable&)> is_body = {};
+};
+
+/// Muon (Jordan et al. 2024): buf = mu*buf + g; u = g + mu*buf, or buf without Nesterov;
+/// w -= lr * (sqrt(max(1, outputs/inputs)) * orthogonalize(u) + decay*w), for w [inputs, outputs]. A zero gradient moves nothing.
+class Muon final : public Adam {
+ public:
+  explicit Muon(const MuonOptions& options = {});
+  template <ParameterList List>
+  explicit Muon(const List& parameters, const MuonOptions& options = {}) : Muon(options) {
+    attach(parameters);
+  }
+
+ protected:
+  bool keeps(const Variable& parameter, size_t moment) const override;
+  Tensor step(const Variable& parameter, const Tensor& gradient, const Tensor& lr, std::span<Variable> moments) override;
+
+ private:
+  bool in_body(const Variable& parameter) const;
+  MuonOptions options_;
+};
+
+/// Nearly the orthogonal factor of g [m, n]: five rounds x = a*x + (b*A + c*A^2) x, A = x x^T, with a = 3.4445, b = -4.7750,
+/// c = 2.0315, from x = g / (norm + 1e-7), which push each singular value towards 1. The shorter side is multiplied out. fp32; the
+/// norm in double.
+Tensor orthogonalize(const Tensor& g);
 
 struct RMSPropOptions {
   double lr = 1e-3;

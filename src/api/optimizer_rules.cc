@@ -40,9 +40,20 @@ Tensor SGD::step(const Variable& parameter, const Tensor& gradient, const Tensor
   return options_.lr_in_velocity ? w - moved : w - moved * lr;
 }
 
-Adam::Adam(std::string family, const AdamOptions& options)
-    : Optimizer(std::move(family), options.lr, {{"m"}, {"v"}}), options_(options), beta1_power_(add_counter("beta1_power", 1)),
-      beta2_power_(add_counter("beta2_power", 1)) {
+namespace {
+
+template <class Moment>
+std::vector<Moment> adam_moments(const std::vector<Moment>& more) {
+  std::vector<Moment> all = {{"m"}, {"v"}};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+}  // namespace
+
+Adam::Adam(std::string family, const AdamOptions& options, const std::vector<Moment>& more)
+    : Optimizer(std::move(family), options.lr, adam_moments(more)), options_(options),
+      beta1_power_(add_counter("beta1_power", 1)), beta2_power_(add_counter("beta2_power", 1)) {
   check_unit("Adam's beta1", options.beta1);
   check_unit("Adam's beta2", options.beta2);
   check_not_negative("Adam's eps", options.eps);
