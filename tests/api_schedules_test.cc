@@ -35,5 +35,53 @@ TEST(Schedules, ByFractionalEpoch) {
   EXPECT_EQ(ConstantLR{0.3}({.epoch = 7}), 0.3);
 }
 
+TEST(Schedules, ByStep) {
+  ExponentialLR smooth{.lr = 1, .rate = 0.25, .steps = 2}, stairs{.lr = 1, .rate = 0.25, .steps = 2, .staircase = true};
+  EXPECT_EQ(smooth({.step = 1}), 0.5);
+  EXPECT_EQ(stairs({.step = 1}), 1);
+  EXPECT_EQ(stairs({.step = 5}), 0.0625);
+  PolynomialLR square{.start = 1, .end = 0.2, .total = 4, .power = 2};
+  std::vector<double> right = {1, 0.65, 0.4, 0.25, 0.2, 0.2};
+  for (size_t i = 0; i < right.size(); ++i) EXPECT_NEAR(square({.step = static_cast<int64_t>(i)}), right[i], 1e-12);
+  OneCycle cycle{.peak = 1, .total = 10, .rise = 0.4, .div = 4, .final_div = 5};
+  EXPECT_NEAR(cycle({.step = 0}), 0.25, 1e-12);
+  EXPECT_NEAR(cycle({.step = 2}), 0.625, 1e-12);
+  EXPECT_NEAR(cycle({.step = 4}), 1, 1e-12);
+  EXPECT_NEAR(cycle({.step = 7}), 0.525, 1e-12);
+  EXPECT_NEAR(cycle({.step = 10}), 0.05, 1e-12);
+  EXPECT_NEAR(cycle({.step = 99}), 0.05, 1e-12);
+  EXPECT_NEAR((OneCycle{.peak = 1, .total = 4, .rise = 0})({.step = 0}), 1, 1e-12);
+  EXPECT_NE(error_of([] { (ExponentialLR{.lr = 1, .rate = 0.5, .steps = 0})({}); }), "");
+  EXPECT_NE(error_of([] { (PolynomialLR{.start = 1, .end = 0, .total = 0})({}); }), "");
+  EXPECT_NE(error_of([] { (OneCycle{.peak = 1, .total = 0})({}); }), "");
+}
+
+TEST(Schedules, ReduceOnPlateau) {
+  ReduceOnPlateau plateau{.lr = 1, .factor = 0.5, .patience = 2, .min_delta = 0.1, .min_lr = 0.2};
+  auto after = [&](const std::vector<double>& losses) { return plateau({.epoch_losses = losses}); };
+  EXPECT_EQ(after({}), 1);
+  EXPECT_EQ(after({3, 2.95}), 1);
+  EXPECT_EQ(after({3, 2.95, 2.95}), 0.5);
+  EXPECT_EQ(after({3, 2.95, 2.5, 2.45}), 1);
+  EXPECT_EQ(after({3, std::nan(""), std::nan("")}), 0.5);
+  EXPECT_EQ(after({3, 3, 3, 3}), 0.5);
+  EXPECT_EQ(after({3, 3, 3, 3, 3, 3, 3, 3, 3}), 0.2);
+  EXPECT_NE(error_of([] { (ReduceOnPlateau{.lr = 1, .patience = 0})({}); }), "");
+
+  // In fit: a loss that never improves.
+  for (bool validate : {false, true}) {
+    auto model = models::mlp({2, 1}, Key(0));
+    Trainer trainer(model, MSE(), SGD(), {.compile = true, .schedule = ReduceOnPlateau{.lr = 0, .patience = 1}});
+    FitOptions options{.epochs = 3};
+    if (validate) options.X_val = Tensor::ones({2, 2}), options.y_val = Tensor::ones({2, 1});
+    EXPECT_EQ(trainer.fit(Tensor::ones({4, 2}), Tensor::ones({4, 1}), options).lr, (std::vector<double>{0, 0, 0}));
+    std::vector<size_t> seen;
+    Trainer other(model, MSE(), SGD(),
+                  {.schedule = [&](const Position& at) { return seen.push_back(at.epoch_losses.size()), 0.1; }});
+    other.fit(Tensor::ones({4, 2}), Tensor::ones({4, 1}), options);
+    EXPECT_EQ(seen, (std::vector<size_t>{0, 1, 2}));
+  }
+}
+
 }  // namespace
 }  // namespace ws::testing

@@ -48,7 +48,7 @@ struct TrainerOptions {
 /// What on_step hears after each update.
 struct StepInfo {
   int epoch = 0;
-  int64_t batch = 0, batches = 0;  ///< in this epoch
+  int64_t batch = 0, batches = 0;  ///< in this epoch; of several accumulated batches the first
   int64_t step = 0;                ///< updates over all fits, this one included
   int64_t num_samples = 0;
   Tensor loss = {};       ///< reading it waits for the step; NaN where the step was skipped
@@ -74,7 +74,10 @@ struct FitOptions {
   std::optional<int> patience = {};  ///< stop after so many epochs without a better validation loss; restores the best weights
   double min_delta = 0;              ///< better means val_loss < best - min_delta
   bool verbose = false;              ///< a line an epoch on stderr
-  std::function<void(const StepInfo&)> on_step = {};
+  /// Batches an update is made of: their gradients are averaged by samples, then clipped once, under one reading of the schedule.
+  /// What is left at the end of an epoch makes an update of its own. Uses one more copy of the parameters' memory.
+  int64_t accumulate = 1;
+  std::function<void(const StepInfo&)> on_step = {};  ///< after each update
   std::function<void(const EpochInfo&)> on_epoch = {};
 };
 

@@ -1,7 +1,9 @@
 #include "wholestep/trainer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "api/batches.h"
 #include "support/error.h"
@@ -73,6 +75,7 @@ bool says_not_finite(std::string_view message) {
 void check_fit_options(const FitOptions& o) {
   if (o.epochs < 1) fail("fit: epochs is {}, but must be at least 1", o.epochs);
   if (o.batch_size < 1) fail("fit: batch_size is {}, but must be at least 1", o.batch_size);
+  if (o.accumulate < 1) fail("fit: accumulate is {}, but must be at least 1", o.accumulate);
   if (o.X_val.defined() != o.y_val.defined()) fail("fit: give both X_val and y_val, or neither");
   if (o.patience && *o.patience < 1) fail("fit: patience is {}, but must be at least 1", *o.patience);
   if (o.patience && !o.X_val.defined()) fail("fit: patience needs a validation set: give X_val and y_val");
@@ -118,7 +121,41 @@ struct Trainer::Impl {
     return {gradients.loss};
   }
 
-  std::vector<Tensor> update(const Tensor& x, const Tensor& y) { return apply(gradients_of(x, y)); }
+  /// What a call does with its batch.
+  enum class Part : uint8_t {
+    update,  // a whole step
+    gather,  // adds share * gradient to the accumulators
+    finish,  // the same, then the update
+  };
+
+  std::vector<Tensor> run_part(Part part, const Tensor& x, const Tensor& y) {
+    Gradients gradients = gradients_of(x, y);
+    if (part == Part::update) return apply(std::move(gradients));
+    {
+      NoGrad no_grad;
+      Tensor of_window = share;  // samples here / samples in the window
+      gradients.loss = loss_sum.value() + gradients.loss * of_window;
+      loss_sum.set(part == Part::gather ? gradients.loss : Tensor(0.0));
+      for (size_t i = 0; i < gradients.parameters.size(); ++i) {
+        Tensor& gradient = gradients.values[i];
+        if (!gradient.defined()) continue;
+        Variable& sum = accumulators[gradients.parameters[i].slot()];
+        gradient = sum.value() + gradient * of_window;
+        sum.set(part == Part::gather ? gradient : Tensor::zeros(gradient.shape()));
+      }
+    }
+    if (part == Part::gather) return {gradients.loss};
+    return apply(std::move(gradients));
+  }
+
+  void make_accumulators() {
+    for (const Variable& p : parameters)
+      accumulators.try_emplace(p.slot(), "accumulated." + p.name(), Tensor::zeros(p.value().shape()));
+  }
+  void clear_accumulators() {
+    for (auto& [slot, sum] : accumulators) sum.set(Tensor::zeros(sum.value().shape()));
+    loss_sum.set(Tensor(0.0));
+  }
 
   void apply_decay(Gradients& gradients) {
     NoGrad no_grad;
@@ -142,23 +179,39 @@ struct Trainer::Impl {
   };
 
   StepResult step(const Tensor& x, const Tensor& y) {
+    return guarded([&] { return result_of(call(Part::update, x, y)); });
+  }
+
+  /// One update from batches [first, first + count), weighted by their samples.
+  StepResult step(const Batches& batches, int64_t first, int64_t count) {
+    double samples = 0;
+    for (int64_t i = 0; i < count; ++i) samples += static_cast<double>(batches.num_samples(first + i));
+    for (int64_t i = 0;; ++i) {
+      auto [x, y] = batches[first + i];
+      share.set(static_cast<double>(batches.num_samples(first + i)) / samples);
+      bool last = i + 1 == count;
+      StepResult result = guarded(
+          [&, &x = x, &y = y] { return last ? result_of(call(Part::finish, x, y)) : StepResult{call(Part::gather, x, y)[0]}; });
+      if (last || result.skipped) return result;
+    }
+  }
+
+  StepResult result_of(const std::vector<Tensor>& results) {
+    ++steps_done;
+    return {results[0], results.size() > 1 ? results[1] : Tensor()};
+  }
+
+  template <class F>
+  StepResult guarded(F&& body) {
     // A forward pass of the loop has moved buffers before its loss is checked; a compiled step that fails writes nothing back.
     std::vector<Tensor> buffers_before;
     if (!options.compile)
       for (const Variable& b : buffers) buffers_before.push_back(b.value());
     try {
-      std::vector<Tensor> results;
-      if (options.compile) {
-        if (!compiled) make_compiled();
-        const Tensor inputs[] = {x, y};
-        results = (*compiled)(inputs);
-      } else {
-        results = update(x, y);
-      }
-      ++steps_done;
-      return {results[0], results.size() > 1 ? results[1] : Tensor()};
+      return body();
     } catch (const RuntimeError& error) {
       for (size_t i = 0; i < buffers_before.size(); ++i) buffers[i].set(buffers_before[i]);
+      clear_accumulators();
       if (options.on_nonfinite == OnNonFinite::skip && says_not_finite(error.what())) {
         Tensor nan(std::numeric_limits<double>::quiet_NaN());
         return {nan, options.record_grad_norm ? nan : Tensor(), true};
@@ -167,13 +220,25 @@ struct Trainer::Impl {
     }
   }
 
-  void make_compiled() {
-    std::vector<Variable> state;
-    model.collect_state(state);
-    optimizer.collect_state(state);
-    state.push_back(eta.variable());
-    compiled.emplace([this](std::span<const Tensor> in) { return update(in[0], in[1]); }, std::move(state),
-                     JitOptions{.name = "train_step", .num_threads = options.num_threads});
+  std::vector<Tensor> call(Part part, const Tensor& x, const Tensor& y) {
+    if (!options.compile) return run_part(part, x, y);
+    std::optional<Compiled>& program = programs[static_cast<size_t>(part)];
+    if (!program) {
+      std::vector<Variable> state;
+      model.collect_state(state);
+      optimizer.collect_state(state);
+      state.push_back(eta.variable());
+      if (part != Part::update) {
+        state.push_back(share.variable());
+        state.push_back(loss_sum);
+        for (const Variable& p : parameters) state.push_back(accumulators.at(p.slot()));
+      }
+      const char* name = part == Part::gather ? "gather_gradients" : "train_step";
+      program.emplace([this, part](std::span<const Tensor> in) { return run_part(part, in[0], in[1]); }, std::move(state),
+                      JitOptions{.name = name, .num_threads = options.num_threads});
+    }
+    const Tensor inputs[] = {x, y};
+    return (*program)(inputs);
   }
 
   /// forward, or forward and loss, in evaluation mode: a program of its own.
@@ -203,7 +268,8 @@ struct Trainer::Impl {
     double lr = options.schedule(at);
     if (!std::isfinite(lr) || lr < 0) fail("schedule: learning rate {} at epoch {} must be a number of at least 0", lr, at.epoch);
     if (lr != optimizer.lr()) optimizer.set_lr(lr);
-    double ratio = first_lr != 0 ? lr / first_lr : 0;
+    if (!first_lr) first_lr = lr;
+    double ratio = *first_lr != 0 ? lr / *first_lr : 0;
     if (ratio != eta.get()) eta.set(ratio);
   }
 
@@ -215,9 +281,12 @@ struct Trainer::Impl {
   TrainerOptions options;
   std::vector<Variable> parameters, buffers;
   Scalar eta{"trainer.eta", 1};
-  double first_lr = 0;  // of this fit
+  std::optional<double> first_lr;  // of this fit
+  Scalar share{"trainer.share", 1};
+  Variable loss_sum{"trainer.loss_sum", Tensor(0.0)};
+  std::map<const Variable::Slot*, Variable> accumulators;  // by parameter
   int64_t steps_done = 0;
-  std::optional<Compiled> compiled, compiled_evaluation, compiled_prediction;
+  std::optional<Compiled> programs[3], compiled_evaluation, compiled_prediction;  // programs: by Part
 };
 
 Trainer::Trainer(Module& model, Forward forward, Loss loss, Kept optimizer, const TrainerOptions& options)
@@ -239,20 +308,28 @@ History Trainer::fit(const Tensor& X, const Tensor& y, const FitOptions& options
   EarlyStopping early(t.model, options);
   History history;
   auto position = [&](int epoch, int64_t batch) {
-    return Position{epoch + static_cast<double>(batch) / static_cast<double>(batches.count()), t.steps_done};
+    return Position{epoch + static_cast<double>(batch) / static_cast<double>(batches.count()), t.steps_done,
+                    validate ? history.val_loss : history.train_loss};
   };
-  t.first_lr = t.options.schedule ? t.options.schedule(position(0, 0)) : t.optimizer.lr();
+  t.first_lr.reset();
+  if (options.accumulate > 1) t.make_accumulators();
 
   for (int epoch = 0; epoch < options.epochs; ++epoch) {
     if (options.shuffle) batches.shuffle(options.key.fold(static_cast<uint64_t>(epoch)));
     std::vector<Impl::StepResult> steps;
     std::vector<int64_t> samples;
-    for (int64_t b = 0; b < batches.count(); ++b) {
+    for (int64_t b = 0; b < batches.count(); b += options.accumulate) {
       t.set_rate(position(epoch, b));
       if (b == 0) history.lr.push_back(t.optimizer.lr());
-      auto [batch_x, batch_y] = batches[b];
-      steps.push_back(t.step(batch_x, batch_y));
-      samples.push_back(batches.num_samples(b));
+      int64_t count = std::min(options.accumulate, batches.count() - b);
+      if (options.accumulate == 1) {
+        auto [batch_x, batch_y] = batches[b];
+        steps.push_back(t.step(batch_x, batch_y));
+      } else {
+        steps.push_back(t.step(batches, b, count));
+      }
+      samples.push_back(0);
+      for (int64_t i = 0; i < count; ++i) samples.back() += batches.num_samples(b + i);
       const Impl::StepResult& s = steps.back();
       if (options.on_step)
         options.on_step({epoch, b, batches.count(), t.steps_done, samples.back(), s.loss, s.grad_norm, s.skipped});
@@ -324,8 +401,9 @@ int64_t Trainer::steps_done() const { return impl_->steps_done; }
 
 Compiled& Trainer::compiled_step() {
   if (!impl_->options.compile) fail("trainer: there is no compiled step; construct it with compile = true");
-  if (!impl_->compiled) fail("trainer: the step is compiled at the first batch; run one first");
-  return *impl_->compiled;
+  for (auto part : {Impl::Part::update, Impl::Part::finish})
+    if (auto& program = impl_->programs[static_cast<size_t>(part)]) return *program;
+  fail("trainer: the step is compiled at the first batch; run one first");
 }
 
 }  // namespace ws
