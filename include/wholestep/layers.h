@@ -33,6 +33,30 @@ using GELU = ActivationLayer<Activation::gelu>;           ///< exact (erf)
 using GELUTanh = ActivationLayer<Activation::gelu_tanh>;  ///< the tanh form
 using SiLU = ActivationLayer<Activation::silu>;
 
+/// x where above 0, else slope*x.
+class LeakyReLU final : public Module {
+ public:
+  LeakyReLU(Module& parent, const std::string& name, double slope = 0.01);
+  Tensor forward(const Tensor& x) const override;
+
+ private:
+  double slope_;
+};
+
+/// log(1 + exp(x)), as max(x, 0) + log(1 + exp(-|x|)): it does not overflow.
+class Softplus final : public Module {
+ public:
+  using Module::Module;
+  Tensor forward(const Tensor& x) const override;
+};
+
+/// x [N, ..] -> [N, all the rest].
+class Flatten final : public Module {
+ public:
+  using Module::Module;
+  Tensor forward(const Tensor& x) const override;
+};
+
 // ---- linear maps and tables ----
 
 struct LinearOptions {
@@ -57,7 +81,7 @@ class Embedding final : public Module {
   Parameter weight;
 };
 
-// ---- norms, over the last axis, in fp32 ----
+// ---- norms: features are the last axis; in fp32 ----
 
 /// (x - mean) / sqrt(variance + eps) * weight + bias, variance of the differences (two passes), biased.
 class LayerNorm final : public Module {
@@ -98,6 +122,80 @@ class BatchNorm final : public Module {
  private:
   BatchNormOptions options_;
 };
+
+/// Groups of C/groups neighbouring features; each sample and group is normalised over its features and all positions (Wu and He
+/// 2018), by the biased variance, then * weight [C] + bias [C]. x [N, positions.., C]. The groups must divide C.
+class GroupNorm final : public Module {
+ public:
+  GroupNorm(Module& parent, const std::string& name, int64_t groups, int64_t width, double eps = 1e-5);
+  Tensor forward(const Tensor& x) const override;
+  Parameter weight, bias;
+
+ private:
+  int64_t groups_;
+  double eps_;
+};
+
+/// Each sample and feature normalised over its positions (Ulyanov et al. 2016): GroupNorm with a group a feature, and no weight or
+/// bias unless `affine`. x [N, positions.., C] with at least two positions, since one has no variance.
+class InstanceNorm final : public Module {
+ public:
+  InstanceNorm(Module& parent, const std::string& name, int64_t width, double eps = 1e-5, bool affine = false);
+  Tensor forward(const Tensor& x) const override;
+  Parameter weight, bias;  // undefined unless affine
+
+ private:
+  int64_t width_;
+  double eps_;
+};
+
+// ---- convolution and pooling: features are the last dim ----
+
+struct ConvOptions {
+  int64_t stride = 1;
+  int64_t padding = 0;  ///< zeros on each side
+  bool bias = true;
+  Initializer weight_init = init::he_normal();
+};
+
+/// x [N, L, in] -> [N, (L + 2*padding - kernel)/stride + 1, out]: y[l] = sum over k of x[l*stride + k - padding] * weight[k] + bias,
+/// weight [kernel, in, out]. Made of slices and one matrix product. An Error where the kernel exceeds the padded input.
+class Conv1D final : public Module {
+ public:
+  Conv1D(Module& parent, const std::string& name, int64_t in, int64_t out, int64_t kernel, const ConvOptions& options = {});
+  Tensor forward(const Tensor& x) const override;
+  Parameter weight, bias;
+
+ private:
+  ConvOptions options_;
+};
+
+/// The same in two dims: x [N, H, W, in] -> [N, H', W', out], weight [kernel, kernel, in, out].
+class Conv2D final : public Module {
+ public:
+  Conv2D(Module& parent, const std::string& name, int64_t in, int64_t out, int64_t kernel, const ConvOptions& options = {});
+  Tensor forward(const Tensor& x) const override;
+  Parameter weight, bias;
+
+ private:
+  ConvOptions options_;
+};
+
+enum class Pool : uint8_t { max, average };
+
+/// x [N, positions.., C], one or two dims of positions, kernel positions a dim -> [N, (positions - kernel)/stride + 1.., C]. The
+/// greatest or the mean of each window; what is left over at the end is not read. Equal maxima share the gradient. stride 0: the kernel.
+template <Pool kind>
+class PoolLayer final : public Module {
+ public:
+  PoolLayer(Module& parent, const std::string& name, int64_t kernel, int64_t stride = 0);
+  Tensor forward(const Tensor& x) const override;
+
+ private:
+  int64_t kernel_, stride_;
+};
+using MaxPool = PoolLayer<Pool::max>;
+using AveragePool = PoolLayer<Pool::average>;
 
 // ---- dropout ----
 

@@ -1,4 +1,4 @@
-// Linear, Embedding and the activations.
+// Linear, Embedding, Flatten and the activations.
 #include <array>
 
 #include "api/layer_checks.h"
@@ -34,6 +34,21 @@ Activation activation_from_name(std::string_view name) {
     known += (known.empty() ? "" : ", ") + std::string(row.name);
   }
   fail("unknown activation '{}'; there are {}", name, known);
+}
+
+LeakyReLU::LeakyReLU(Module& parent, const std::string& name, double slope) : Module(parent, name), slope_(slope) {}
+
+Tensor LeakyReLU::forward(const Tensor& x) const { return where(lt(Tensor::full({}, 0, x.dtype()), x), x, x * slope_); }
+
+Tensor Softplus::forward(const Tensor& x) const {
+  return maximum(x, Tensor::full({}, 0, x.dtype())) + log1p(exp(-abs(x)));  // at 0 the maximum's half gradient is the right one
+}
+
+Tensor Flatten::forward(const Tensor& x) const {
+  if (x.rank() < 1) fail("flatten {}: input {} has no dims", display_name(), x.shape().str());
+  int64_t rest = 1;
+  for (int axis = 1; axis < x.rank(); ++axis) rest *= x.dim(axis);
+  return x.reshape(Shape{x.dim(0), rest});
 }
 
 Linear::Linear(Module& parent, const std::string& name, int64_t in, int64_t out, const LinearOptions& options)

@@ -83,6 +83,25 @@ const LayerWord kLayerWords[] = {
     {"relu", [](const Json&, const std::string&, int64_t) { return layer<ReLU>(); }},
     {"tanh", [](const Json&, const std::string&, int64_t) { return layer<Tanh>(); }},
     {"sigmoid", [](const Json&, const std::string&, int64_t) { return layer<Sigmoid>(); }},
+    {"flatten", [](const Json&, const std::string&, int64_t) { return layer<Flatten>(); }},
+    {"conv2d",
+     [](const Json& json, const std::string& where, int64_t) {
+       check_known_keys(json, {"type", "n_in", "n_out", "kernel", "stride", "padding"}, where);
+       ConvOptions options{.stride = json_get_or<int64_t>(json, "stride", 1, where),
+                           .padding = json_get_or<int64_t>(json, "padding", 0, where)};
+       return layer<Conv2D>(width_of(json, "n_in", where), width_of(json, "n_out", where), width_of(json, "kernel", where),
+                            options);
+     }},
+    {"max_pool",
+     [](const Json& json, const std::string& where, int64_t) {
+       check_known_keys(json, {"type", "kernel", "stride"}, where);
+       return layer<MaxPool>(width_of(json, "kernel", where), json_get_or<int64_t>(json, "stride", 0, where));
+     }},
+    {"average_pool",
+     [](const Json& json, const std::string& where, int64_t) {
+       check_known_keys(json, {"type", "kernel", "stride"}, where);
+       return layer<AveragePool>(width_of(json, "kernel", where), json_get_or<int64_t>(json, "stride", 0, where));
+     }},
     {"dropout",
      [](const Json& json, const std::string& where, int64_t) {
        check_known_keys(json, {"type", "p"}, where);

@@ -1,4 +1,4 @@
-// Norms over the last axis. Written as reductions of rows and elementwise work, so that each becomes one kernel.
+// Norms; features are the last axis. Written as reductions of rows and elementwise work, so that each becomes one kernel.
 #include "api/layer_checks.h"
 #include "wholestep/layers.h"
 
@@ -60,6 +60,53 @@ Tensor BatchNorm::forward(const Tensor& x) const {
   new_mean.set((kept_mean + mean.detach() * take).detach());
   new_var.set((kept_var + variance.detach() * (take * stored)).detach());
   return centred * rsqrt(variance + options_.eps) * weight + bias;
+}
+
+namespace {
+
+/// x [N, positions.., C] as [N, P, groups, C/groups], normalised over axes 1 and 3, and back.
+Tensor normalise_groups(const Tensor& x, int64_t groups, double eps) {
+  int64_t samples = x.dim(0), width = x.shape().back();
+  Tensor parts = x.reshape({samples, -1, groups, width / groups});
+  Tensor centred = parts - parts.mean({1, 3}, true);
+  Tensor variance = square(centred).mean({1, 3}, true);
+  return (centred * rsqrt(variance + eps)).reshape(x.shape());
+}
+
+}  // namespace
+
+GroupNorm::GroupNorm(Module& parent, const std::string& name, int64_t groups, int64_t width, double eps)
+    : Module(parent, name), groups_(groups), eps_(eps) {
+  check_positive("group norm", *this, "its number of groups", groups);
+  check_positive("group norm", *this, "its width", width);
+  if (width % groups != 0)
+    fail("group norm {}: width {} is not divisible by {} groups; choose a divisor of the width", display_name(), width, groups);
+  weight = Parameter(*this, "weight", Shape{width}, init::ones());
+  bias = Parameter(*this, "bias", Shape{width}, init::zeros());
+}
+
+Tensor GroupNorm::forward(const Tensor& x) const {
+  check_features("group norm", *this, x, weight.value().size(), 2);
+  if (x.dim(0) > 0 && x.size() / x.dim(0) / groups_ < 2)
+    fail("group norm {}: input {} has one value a group, whose variance says nothing; use fewer groups", display_name(),
+         x.shape().str());
+  return normalise_groups(x, groups_, eps_) * weight + bias;
+}
+
+InstanceNorm::InstanceNorm(Module& parent, const std::string& name, int64_t width, double eps, bool affine)
+    : Module(parent, name), width_(width), eps_(eps) {
+  check_positive("instance norm", *this, "its width", width);
+  if (!affine) return;
+  weight = Parameter(*this, "weight", Shape{width}, init::ones());
+  bias = Parameter(*this, "bias", Shape{width}, init::zeros());
+}
+
+Tensor InstanceNorm::forward(const Tensor& x) const {
+  check_features("instance norm", *this, x, width_, 3);
+  if (x.dim(0) > 0 && x.size() / x.dim(0) / width_ < 2)
+    fail("instance norm {}: input {} has one position a feature, whose variance says nothing", display_name(), x.shape().str());
+  Tensor y = normalise_groups(x, width_, eps_);
+  return weight.defined() ? y * weight + bias : y;
 }
 
 LayerFactory norm_layer(NormKind kind, int64_t width, double eps) {
