@@ -32,6 +32,11 @@ TEST(Schedules, ByFractionalEpoch) {
   EXPECT_NEAR(restarts({.epoch = 2}), 1, 1e-12);    // a restart
   EXPECT_NEAR(restarts({.epoch = 4}), 0.6, 1e-12);  // half of the second, twice as long
   EXPECT_NEAR(restarts({.epoch = 6}), 1, 1e-12);
+  Noam noam{.width = 4, .warmup = 4, .scale = 2};
+  EXPECT_EQ(noam({.epoch = 0}), 0);
+  EXPECT_NEAR(noam({.epoch = 2}), 0.25, 1e-12);
+  EXPECT_NEAR(noam({.epoch = 4}), 0.5, 1e-12);
+  EXPECT_NEAR(noam({.epoch = 16}), 0.25, 1e-12);
   EXPECT_EQ(ConstantLR{0.3}({.epoch = 7}), 0.3);
 }
 

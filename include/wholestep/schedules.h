@@ -40,6 +40,13 @@ struct LinearWarmup {
   double operator()(const Position& at) const;
 };
 
+/// scale * width^-0.5 * min(epoch^-0.5, epoch * warmup^-1.5) (Vaswani et al. 2017, in epochs): a linear rise from 0 over `warmup`
+/// epochs, then a fall with the root.
+struct Noam {
+  double width, warmup, scale = 1;
+  double operator()(const Position& at) const;
+};
+
 /// By step, as optax: linear from `start` to `peak` over `warmup` steps, cosine down to `end` at step `total`, then flat.
 /// `total` includes the warm-up and is at least 1.
 struct WarmupCosine {

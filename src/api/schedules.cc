@@ -33,6 +33,12 @@ double LinearWarmup::operator()(const Position& at) const {
   return lr_start + (lr_end - lr_start) * at.epoch / warmup;
 }
 
+double Noam::operator()(const Position& at) const {
+  if (!(width > 0) || !(warmup > 0)) fail("noam schedule: width {} and warm-up {} must be above 0", width, warmup);
+  double rise = at.epoch * std::pow(warmup, -1.5);
+  return scale / std::sqrt(width) * (at.epoch < warmup ? rise : 1 / std::sqrt(at.epoch));
+}
+
 double WarmupCosine::operator()(const Position& at) const {
   if (total < 1 || warmup < 0 || warmup > total)
     fail("warm-up cosine: warm-up {} must lie in [0, total] and total {} be at least 1", warmup, total);
