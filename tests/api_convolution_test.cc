@@ -118,5 +118,45 @@ TEST(Activations, LeakyReluSoftplusFlatten) {
   EXPECT_EQ(flatten(Tensor::zeros({5})).shape(), (Shape{5, 1}));
 }
 
+/// Gradients of sum(r * model(x)), r random, in x and every parameter, against central differences.
+void check_gradients(const char* name, const Shape& shape, const std::vector<LayerFactory>& layers) {
+  Sequential model(Key(2), layers);
+  Variable x("x", random_floats(shape, 21), true);
+  Tensor r = random_floats(model(x).shape(), 22);
+  auto value = [&] { return (model(x).cast(DType::f64) * r.cast(DType::f64)).sum(); };
+  std::vector<Variable> all = model.parameters();
+  all.push_back(x);
+  Gradients g = grad((model(x) * r).sum(), all);
+  for (size_t k = 0; k < all.size(); ++k) {
+    ASSERT_TRUE(g.values[k].defined()) << name;
+    std::vector<float> gradient = g.values[k].to_vector<float>(), values = all[k].value().to_vector<float>();
+    for (size_t i = 0; i < values.size(); i += 1 + values.size() / 12) {
+      std::vector<float> moved = values;
+      auto at = [&](float v) {
+        moved[i] = v;
+        all[k].set(floats(moved, all[k].value().shape()));
+        NoGrad no_grad;
+        return value().item();
+      };
+      const float h = 0x1p-8F;
+      double slope = (at(values[i] + h) - at(values[i] - h)) / (2 * static_cast<double>(h));
+      all[k].set(floats(values, all[k].value().shape()));
+      EXPECT_NEAR(gradient[i], slope, 2e-3 * (1 + std::abs(slope))) << name << ", " << all[k].name() << "[" << i << "]";
+    }
+  }
+}
+
+TEST(Gradients, AgainstDifferences) {
+  check_gradients("conv 1d", {2, 7, 3}, {layer<Conv1D>(3, 4, 3, ConvOptions{.stride = 2, .padding = 1})});
+  check_gradients("conv 2d", {2, 5, 6, 3}, {layer<Conv2D>(3, 4, 3, ConvOptions{.padding = 1})});
+  check_gradients("strided conv 2d", {2, 5, 6, 3}, {layer<Conv2D>(3, 4, 2, ConvOptions{.stride = 2, .bias = false})});
+  check_gradients("max pool", {2, 6, 6, 3}, {layer<MaxPool>(3, 2)});
+  check_gradients("average pool", {2, 6, 6, 3}, {layer<AveragePool>(2, 1)});
+  check_gradients("group norm", {2, 3, 4, 6}, {layer<GroupNorm>(3, 6)});
+  check_gradients("instance norm", {2, 3, 4, 6}, {layer<InstanceNorm>(6, 1e-5, true)});
+  check_gradients("leaky relu", {30}, {layer<LeakyReLU>(0.2)});
+  check_gradients("softplus", {30}, {layer<Softplus>()});
+}
+
 }  // namespace
 }  // namespace ws::testing

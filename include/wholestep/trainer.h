@@ -26,7 +26,8 @@ enum class Decay : uint8_t {
   decoupled,  ///< value -= eta * decay * value before the update, eta = lr now / lr at the start of fit, 0 if that was 0
 };
 
-/// What a step does whose loss, or gradient norm, is not finite. Never is anything updated by it, buffers and random keys included.
+/// What a step does whose loss, or gradient norm, is not finite. It updates nothing, buffers and random keys included. Of several
+/// accumulated batches all gradients are dropped, while the buffers keep what the batches before that one did.
 enum class OnNonFinite : uint8_t {
   error,  ///< fit ends with an Error that names the step
   skip,   ///< the step is counted in History::skipped_steps, and training goes on
