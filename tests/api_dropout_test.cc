@@ -102,5 +102,39 @@ TEST(Dropout, FailedStepKeepsKeysAndStatistics) {
   }
 }
 
+TEST(Dropout, StateCarriesTheMasksC40) {  // saved at step 6 of 12, continued by a new model, optimizer and trainer
+  struct Run {
+    Sequential model{Key(0), {layer<Linear>(6, 8), layer<BatchNorm>(8), layer<Dropout>(0.1), layer<Linear>(8, 3)}};
+    AdamW optimizer{model.parameters(), {.lr = 0.01}};
+    Trainer trainer;
+    explicit Run(bool compile) : trainer(model, MSE(), optimizer, {.compile = compile}) {}
+    std::vector<Variable> state() const {
+      std::vector<Variable> all;
+      model.collect_state(all);
+      optimizer.collect_state(all);
+      return all;
+    }
+    void steps(uint64_t from, uint64_t to, std::string& losses) {
+      for (uint64_t i = from; i < to; ++i)
+        losses += bytes(trainer.train_step(random_floats({4, 6}, 2 * i), random_floats({4, 3}, 2 * i + 1)));
+    }
+  };
+  for (bool compile : {false, true}) {
+    std::string whole, parts;
+    Run one(compile), first(compile), second(compile);
+    one.steps(0, 12, whole);
+    first.steps(0, 6, parts);
+    auto from = first.state(), to = second.state();
+    ASSERT_EQ(from.size(), to.size());
+    for (size_t i = 0; i < from.size(); ++i) {
+      EXPECT_EQ(from[i].name(), to[i].name());
+      to[i].set(from[i].value());
+    }
+    second.steps(6, 12, parts);
+    EXPECT_TRUE(whole == parts);
+    EXPECT_TRUE(bytes(one.model) + bytes(one.optimizer) == bytes(second.model) + bytes(second.optimizer));
+  }
+}
+
 }  // namespace
 }  // namespace ws::testing
