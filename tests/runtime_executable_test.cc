@@ -180,6 +180,28 @@ TEST(Executable, MiddleAxesAndViews) {
   })"));
 }
 
+// Axes of size 1 between larger ones: a column of one row, and a count that is always 0.
+TEST(Executable, UnitAxes) {
+  for (const char* op : {"reduce_sum", "reduce_max"}) {
+    expect_right(parse(fmt::format("graph main(%0 \"x\": f32[3, 1, 4]) {{\n %1 = {} %0 {{first_axis = 1, num_axes = 1}} : f32[3, 4]\n return %1 \"y\"\n}}", op)));
+    expect_right(parse(fmt::format("graph main(%0 \"x\": f32[2, 3, 1, 70]) {{\n %1 = exp %0 : f32[2, 3, 1, 70]\n %2 = {} %1 {{first_axis = 2, num_axes = 1}} : f32[2, 3, 70]\n return %2 \"y\", %1 \"e\"\n}}", op)));
+  }
+  expect_right(parse(R"(graph main(%0 "x": f32[1, 5, 4]) {
+    %1 = iota {axis = 0, dtype = i32, shape = [1, 5, 4]} : i32[1, 5, 4]
+    %2 = iota {axis = 1, dtype = i32, shape = [1, 5, 4]} : i32[1, 5, 4]
+    %3 = iota {axis = 1, dtype = i32, shape = [5, 1, 4]} : i32[5, 1, 4]
+    return %1 "a", %2 "b", %3 "c", %0 "x"
+  })"));
+}
+
+TEST(Executable, ProductsOfBf16AreRefused) {
+  const Graph g = parse(R"(graph main(%0 "a": bf16[2, 3], %1 "b": bf16[3, 2]) {
+    %2 = matmul %0, %1 {out_dtype = f32, transpose_a = false, transpose_b = false} : f32[2, 2]
+    return %2 "y"
+  })");
+  EXPECT_THROW(Executable::compile(g, {}), Error);
+}
+
 /// Random graphs of the shapes that training makes: chains, broadcasts, row and column sums, products, state updates.
 class RandomGraph {
  public:

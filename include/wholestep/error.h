@@ -17,6 +17,12 @@ class RuntimeError : public Error {
   using Error::Error;
 };
 
+/// A loss or gradient norm that is NaN or infinite; nothing was updated.
+class NonFiniteError : public RuntimeError {
+ public:
+  using RuntimeError::RuntimeError;
+};
+
 /// A broken invariant of ours; the message asks for a report.
 class InternalError : public std::logic_error {
  public:

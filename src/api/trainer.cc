@@ -65,13 +65,6 @@ class EarlyStopping {
   std::vector<Tensor> best_values_;
 };
 
-/// The checks of a step stop it with "the loss is nan", "the gradient norm is inf", or with a label out of range.
-bool says_not_finite(std::string_view message) {
-  for (const char* word : {" is nan", " is -nan", " is inf", " is -inf"})
-    if (message.find(word) != std::string_view::npos) return true;
-  return false;
-}
-
 void check_fit_options(const FitOptions& o) {
   if (o.epochs < 1) fail("fit: epochs is {}, but must be at least 1", o.epochs);
   if (o.batch_size < 1) fail("fit: batch_size is {}, but must be at least 1", o.batch_size);
@@ -212,11 +205,14 @@ struct Trainer::Impl {
     } catch (const RuntimeError& error) {
       for (size_t i = 0; i < buffers_before.size(); ++i) buffers[i].set(buffers_before[i]);
       clear_accumulators();
-      if (options.on_nonfinite == OnNonFinite::skip && says_not_finite(error.what())) {
+      const bool not_finite = dynamic_cast<const NonFiniteError*>(&error) != nullptr;
+      if (not_finite && options.on_nonfinite == OnNonFinite::skip) {
         Tensor nan(std::numeric_limits<double>::quiet_NaN());
         return {nan, options.record_grad_norm ? nan : Tensor(), true};
       }
-      throw RuntimeError(fmt::format("training step {}: {}", steps_done + 1, error.what()));
+      const std::string message = fmt::format("training step {}: {}", steps_done + 1, error.what());
+      if (not_finite) throw NonFiniteError(message);
+      throw RuntimeError(message);
     }
   }
 

@@ -90,8 +90,18 @@ char* CheckedRun::address(int buffer) const {
 RefArray CheckedRun::read(int buffer) const {
   const ProgramBuffer& b = executable_.program().buffers[at(buffer)];
   RefArray r{executable_.graph().type_of(b.value), {}};
-  r.data.resize(at(static_cast<int>(r.type.shape.num_elements())));
-  for (size_t i = 0; i < r.data.size(); ++i) r.data[i] = element(address(buffer), b.dtype, static_cast<int64_t>(i));
+  r.data.resize(static_cast<size_t>(r.type.shape.num_elements()));
+  const Shape& shape = r.type.shape;
+  InputLayout layout{0, dense_strides(shape)};
+  if (const auto& layouts = executable_.options().input_layouts; b.role == ProgramBuffer::Role::kInput && !layouts.empty()) layout = layouts[at(b.index)];
+  for (size_t i = 0; i < r.data.size(); ++i) {
+    int64_t place = layout.offset, rest = static_cast<int64_t>(i);
+    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+      place += rest % shape[axis] * layout.strides[at(axis)];
+      rest /= shape[axis];
+    }
+    r.data[i] = element(address(buffer), b.dtype, place);
+  }
   return r;
 }
 
@@ -99,7 +109,9 @@ void CheckedRun::poison(int buffer) const {
   const ProgramBuffer& b = executable_.program().buffers[at(buffer)];
   if (b.role != ProgramBuffer::Role::kTemporary || executable_.plan().offsets[at(buffer)] < 0) return;
   char* memory = address(buffer);
-  for (int64_t i = 0; i + 4 <= b.num_bytes(); i += 4) std::memcpy(memory + i, &kGuardWord, 4);
+  const int64_t body = b.num_bytes() - kGuardBytes;   // the guard's words count from its own start
+  for (int64_t i = 0; i + 4 <= body; i += 4) std::memcpy(memory + i, &kGuardWord, 4);
+  for (int64_t i = 0; i < kGuardBytes; i += 4) std::memcpy(memory + body + i, &kGuardWord, 4);
 }
 
 void CheckedRun::check_guards(int call) const {

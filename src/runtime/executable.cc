@@ -153,7 +153,7 @@ void Executable::throw_check(const StepStatus& status) const {
   const std::string where = path.empty() ? "" : fmt::format(" (in {})", path);
   if (call.op->name == "check_range")
     fail_at_run("{} {:.0f} is outside [{}, {}){}; nothing was updated", what, status.value, call.attrs.integer("low"), call.attrs.integer("high"), where);
-  fail_at_run("the {} is {}{}; nothing was updated", what, status.value, where);
+  throw NonFiniteError(fmt::format("the {} is {}{}; nothing was updated", what, status.value, where));
 }
 
 }  // namespace ws

@@ -37,6 +37,7 @@ class Executable {
   /// Arena plus per-thread scratch, as allocated.
   int64_t temporary_bytes() const;
   int num_threads() const { return options_.num_threads; }
+  const ExecutableOptions& options() const { return options_; }
 
  private:
   Executable() = default;

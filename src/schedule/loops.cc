@@ -87,6 +87,14 @@ class LoopBuilder {
     }
     // A row of one element is still a row.
     if ((walk_ == Walk::kRows || walk_ == Walk::kRowBlocks || group_.kind == Group::Kind::kGemm) && inner_ == 1) push_unit_dim();
+    // So is a column of one: a sum over an axis of size 1.
+    if (walk_ == Walk::kRowBlocks && column_rows_ == 1) {
+      const auto first_inner = std::find_if(lows_.begin(), lows_.end(), [&](int64_t low) { return low < inner_; });
+      dims_.insert(dims_.begin() + (first_inner - lows_.begin()), 1);
+      lows_.insert(first_inner, inner_);
+    }
+    for (int n : body_nodes_)
+      if (counts_along_unit_axis(node(n))) push_unit_dim();
     protected_.assign(dims_.size(), false);
     for (size_t i = 0; i + 1 < dims_.size(); ++i) {
       const int64_t low = lows_[i];
@@ -95,6 +103,9 @@ class LoopBuilder {
     }
     for (int n : body_nodes_)
       if (node(n).op->name == "iota") std::fill(protected_.begin(), protected_.end(), true);
+  }
+  bool counts_along_unit_axis(const Node& x) const {
+    return x.op->name == "iota" && c_.graph.type_of(x.results[0]).shape[static_cast<int>(x.attrs.integer("axis"))] == 1;
   }
   void push_unit_dim() {
     dims_.push_back(1);
@@ -213,9 +224,10 @@ class LoopBuilder {
     int64_t low = 1;
     for (int i = shape.rank() - 1; i > static_cast<int>(x.attrs.integer("axis")); --i) low *= shape[i];
     Attrs attrs = {{"dtype", x.attrs.dtype("dtype")}};
+    const int64_t length = shape[static_cast<int>(x.attrs.integer("axis"))];
     for (size_t d = 0; d < dims_.size(); ++d)
-      if (lows_[d] == low && dims_[d] == shape[static_cast<int>(x.attrs.integer("axis"))]) attrs.set("axis", static_cast<int64_t>(d));
-    if (attrs.find("axis") == nullptr) attrs.set("axis", static_cast<int64_t>(dims_.size()) - 1);
+      if (length != 1 && lows_[d] == low && dims_[d] == length) attrs.set("axis", static_cast<int64_t>(d));
+    if (attrs.find("axis") == nullptr) attrs.set("axis", static_cast<int64_t>(dims_.size()) - 1);   // the dim of size 1 pushed for it
     attrs.set("shape", std::vector<int64_t>{});
     return attrs;
   }

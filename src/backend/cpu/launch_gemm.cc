@@ -107,7 +107,18 @@ Gemm gemm_shape(const GemmCall& call) {
   return g;
 }
 
+namespace {
+
+void expect_f32(const Program& program, const View& v) {
+  if (v.buffer < 0) return;
+  const DType dtype = program.buffers[static_cast<size_t>(v.buffer)].dtype;
+  if (dtype != DType::f32) fail("matmul: this machine's matrix products take f32, not {}: cast the operands to f32 first", name_of(dtype));
+}
+
+}  // namespace
+
 std::unique_ptr<Launch> launch_gemm(const Program& program, const GemmCall& call, const LoopCode* store, Isa isa, AddressBook& book) {
+  for (const View* v : {&call.a, &call.b, &call.c}) expect_f32(program, *v);
   return std::make_unique<GemmLaunch>(program, call, store, isa, book);
 }
 
