@@ -3,12 +3,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <csignal>
 #include <new>
 
 #include "command.h"
+#include "passes/pipeline.h"
+#include "support/error.h"
 #include "support/flags.h"
 #include "support/log.h"
-#include "wholestep/error.h"
 
 namespace {
 
@@ -25,6 +27,17 @@ void add_flag_options(CLI::App& app) {
            fmt::format("{} [{}]", spec.help, spec.environment))
         ->option_text(spec.value_hint)
         ->group("Flags of every command");
+}
+
+// Flags whose values are names: a misspelt one would silently do nothing.
+void check_flag_names() {
+  std::vector<std::string> names = ws::pass_and_rule_names();
+  names.emplace_back("fuse");
+  for (const std::string& name : ws::flags().disable)
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      ws::fail("--disable (WHOLESTEP_DISABLE): there is no pass or rule '{}'; known ones are {}", name, fmt::join(names, ", "));
+  const std::string& explain = ws::flags().explain;
+  if (!explain.empty() && explain != "fusion") ws::fail("--explain (WHOLESTEP_EXPLAIN) must be fusion, not '{}'", explain);
 }
 
 int run(int argc, char** argv) {
@@ -52,6 +65,7 @@ int run(int argc, char** argv) {
     ws::note("{} (wholestep --help lists what there is)", one_line(e.what()));
     return ws::cli::kUsageError;
   }
+  check_flag_names();
   if (!action) {
     fmt::print("{}", app.help());
     return 0;
@@ -62,6 +76,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a write past the file size limit then fails as one to a full disk does
   try {
     return run(argc, argv);
   } catch (const ws::Error& e) {
