@@ -246,7 +246,7 @@ TrainerOptions trainer_options_of(const Case& c) {
   return options;
 }
 
-// Largest relative difference of two series; null entries are left out. Series of different length: infinity.
+// Largest relative difference of two series; null entries are left out. A longer recording: infinity; a shorter one: an Error.
 double series_difference(const Json& recorded, const std::vector<double>& ours, const std::string& where) {
   if (!recorded.is_array()) fail("{} must be a list of numbers", where);
   double worst = 0;
@@ -260,7 +260,8 @@ double series_difference(const Json& recorded, const std::vector<double>& ours, 
     if (want == ours[i]) difference = 0;
     if (!(difference <= worst)) worst = difference;
   }
-  return ours.size() > compared ? INFINITY : worst;
+  if (ours.size() > compared) fail("{} has {} numbers, the replayed run made {}", where, compared, ours.size());
+  return worst;
 }
 
 void replay_fit(const Case& c, Trainer& trainer, Json& result) {
