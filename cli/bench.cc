@@ -91,14 +91,14 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--mode", o->mode, "loop or compiled");
   command->add_option("--dtype", o->dtype, "fp32");
   command->add_option("--matmul-precision", o->matmul_precision, "highest");
-  command->add_option("--batch", o->workload.batch, "samples a step");
-  command->add_option("--seq", o->workload.seq, "positions a sample (encoder, gpt)");
-  command->add_option("--width", o->workload.width, "features");
-  command->add_option("--blocks", o->workload.blocks, "blocks, or layers of an mlp");
+  add_number(command, "--batch", o->workload.batch, 1, kMaxBatch, "samples a step");
+  add_number(command, "--seq", o->workload.seq, 1, kMaxSeq, "positions a sample (encoder, gpt)");
+  add_number(command, "--width", o->workload.width, 1, kMaxWidth, "features");
+  add_number(command, "--blocks", o->workload.blocks, 1, kMaxBlocks, "blocks, or layers of an mlp");
   command->add_option("--optimizer", o->optimizer, "as in train; default sgd, for gpt adamw");
-  command->add_option("--steps", o->steps, "timed steps");
-  command->add_option("--warmup", o->warmup, "steps before those");
-  command->add_option("--seed", o->workload.seed, "of weights and data");
+  add_number(command, "--steps", o->steps, 1, kMaxSteps, "timed steps");
+  add_number(command, "--warmup", o->warmup, 0, kMaxSteps, "steps before those");
+  add_seed(command, o->workload.seed, "of weights and data");
   add_json_option(command, o->json);
   command->callback([o, &action] { action = [o] { return bench(*o); }; });
 }

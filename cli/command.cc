@@ -4,7 +4,10 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
+
+#include "support/error.h"
 
 namespace ws::cli {
 
@@ -16,6 +19,27 @@ CLI::App* add_command(CLI::App& app, const std::string& name, const std::string&
 
 void add_json_option(CLI::App* command, bool& json) {
   command->add_flag("--json", json, "print one JSON object on the last line");
+}
+
+void add_number(CLI::App* command, const std::string& option, int64_t& value, int64_t low, int64_t high, const std::string& help) {
+  auto parse = [option, &value, low, high](const std::string& text) {
+    auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (end != text.data() + text.size() || problem == std::errc::invalid_argument)
+      fail("{} must be a whole number, not '{}'", option, text);
+    bool too_long = problem == std::errc::result_out_of_range;
+    if (too_long ? text[0] == '-' : value < low) fail("{} must be at least {}, not {}", option, low, text);
+    if (too_long || value > high) fail("{} must be at most {}, not {}", option, high, text);
+  };
+  command->add_option_function<std::string>(option, parse, help)->type_name("INT");
+}
+
+void add_seed(CLI::App* command, uint64_t& seed, const std::string& help) {
+  auto parse = [&seed](const std::string& text) {
+    auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), seed);
+    if (problem != std::errc() || end != text.data() + text.size())
+      fail("--seed must be a whole number from 0 to 2^64 - 1, not '{}'", text);
+  };
+  command->add_option_function<std::string>("--seed", parse, help)->type_name("UINT");
 }
 
 void print_json(const Json& result) {

@@ -27,6 +27,12 @@ constexpr int kUserError = 1, kUsageError = 2, kInternalError = 3, kInterrupted 
 CLI::App* add_command(CLI::App& app, const std::string& name, const std::string& help);
 /// --json: one JSON object on the last line instead of text.
 void add_json_option(CLI::App* command, bool& json);
+/// An option that takes a whole number from `low` to `high`; anything else is an Error that names the option.
+void add_number(CLI::App* command, const std::string& option, int64_t& value, int64_t low, int64_t high, const std::string& help);
+void add_seed(CLI::App* command, uint64_t& seed, const std::string& help);
+
+/// Largest sizes that the options accept.
+constexpr int64_t kMaxBatch = 100'000'000, kMaxSeq = 10'000'000, kMaxWidth = 1'000'000, kMaxBlocks = 10'000, kMaxSteps = int64_t{1} << 40;
 
 /// One JSON object on one line, numbers unrounded.
 void print_json(const Json& result);

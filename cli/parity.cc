@@ -122,12 +122,12 @@ void add_parity(CLI::App& app, Action& action) {
   command->add_option("--decay-kind", o->decay_kind, "l2 or decoupled");
   command->add_option("--schedule", o->schedule, "constant, step, cosine, warmup, warmup_cosine");
   command->add_option("--dtype", o->dtype, "fp32");
-  command->add_option("--steps", o->steps, "training steps");
-  command->add_option("--batch", o->workload.batch, "samples a step");
-  command->add_option("--seq", o->workload.seq, "positions a sample (encoder, gpt)");
-  command->add_option("--width", o->workload.width, "features");
-  command->add_option("--blocks", o->workload.blocks, "blocks, or layers of an mlp");
-  command->add_option("--seed", o->workload.seed, "of weights and data");
+  add_number(command, "--steps", o->steps, 1, kMaxSteps, "training steps");
+  add_number(command, "--batch", o->workload.batch, 1, kMaxBatch, "samples a step");
+  add_number(command, "--seq", o->workload.seq, 1, kMaxSeq, "positions a sample (encoder, gpt)");
+  add_number(command, "--width", o->workload.width, 1, kMaxWidth, "features");
+  add_number(command, "--blocks", o->workload.blocks, 1, kMaxBlocks, "blocks, or layers of an mlp");
+  add_seed(command, o->workload.seed, "of weights and data");
   add_json_option(command, o->json);
   command->callback([o, &action] { action = [o] { return parity(*o); }; });
 }

@@ -29,6 +29,7 @@ struct TrainOptions {
   OptimizerOptions optimizer;
   std::optional<double> clip;
   int64_t steps = 0, batch = 0, seq = 128, width = 256, blocks = 4, eval_every = 0, save_every = 0;
+  std::optional<double> epochs_given, minutes_given;
   double epochs = 0, minutes = 0;
   uint64_t seed = 0;
   bool resume = false, json = false;
@@ -111,12 +112,10 @@ class Run {
       std::error_code problem;
       std::filesystem::create_directories(o_.out, problem);
       if (problem) fail("cannot write {}: {}", o_.out, problem.message());
-      std::string path = o_.out + "/metrics.jsonl";
-      o_.resume ? metrics_.emplace(path, step_) : metrics_.emplace(path);
     }
     InterruptGuard guard;
     double begin = now_seconds();
-    int64_t first_step = step_;
+    int64_t first_step = first_step_ = step_;
     {
       Progress progress("train", total_ == kUntilTheTimeIsUp ? 0 : total_ - first_step, source_.item, source_.items_per_step);
       while (step_ < total_ && !interrupted() && !(o_.minutes > 0 && now_seconds() - begin > 60 * o_.minutes)) {
@@ -154,7 +153,15 @@ class Run {
     if (first_losses_.size() < 20) first_losses_.push_back(loss);
     last_losses_.push_back(loss);
     if (last_losses_.size() > 20) last_losses_.pop_front();
-    if (metrics_) metrics_->write({{"step", step_}, {"loss", json_number(loss)}, {"lr", optimizer_->lr()}});
+    record({{"step", step_}, {"loss", json_number(loss)}, {"lr", optimizer_->lr()}});
+  }
+
+  // Opens metrics.jsonl at the first record, so that a run that fails before its first step leaves none.
+  void record(const Json& what) {
+    if (o_.out.empty()) return;
+    std::string path = o_.out + "/metrics.jsonl";
+    if (!metrics_) o_.resume ? metrics_.emplace(path, first_step_) : metrics_.emplace(path);
+    metrics_->write(what);
   }
 
   template <class List>
@@ -168,7 +175,7 @@ class Run {
   void validate() {
     if (!source_.validation.X.defined()) return;
     validation_loss_ = trainer_.evaluate(source_.validation.X, source_.validation.y, source_.validation.X.dim(0));
-    if (metrics_) metrics_->write({{"step", step_}, {"validation_loss", json_number(validation_loss_)}});
+    record({{"step", step_}, {"validation_loss", json_number(validation_loss_)}});
   }
 
   Json state() const {
@@ -220,7 +227,7 @@ class Run {
   double lr_;
   Schedule schedule_;
   std::optional<MetricsWriter> metrics_;
-  int64_t total_ = 0, step_ = 0, trained_ = 0;
+  int64_t total_ = 0, step_ = 0, first_step_ = 0, trained_ = 0;
   double seconds_ = 0, validation_loss_ = NAN;
   std::vector<double> first_losses_;
   std::deque<double> last_losses_;
@@ -228,6 +235,7 @@ class Run {
 
 Json model_description(const TrainOptions& o, int64_t vocab) {
   if (o.model.ends_with(".json")) return parse_json(MappedFile(o.model).text(), o.model);
+  check_memory(o.blocks, o.width, std::max<int64_t>(o.batch, 1) * o.seq, 12);
   if (o.model == "gpt") return gpt_config_to_json(book_gpt(vocab, o.width, o.blocks, o.seq));
   if (o.model == "encoder") {
     models::TransformerEncoderConfig config;
@@ -246,11 +254,13 @@ Loss loss_of(const TrainOptions& o, bool is_gpt) {
 
 int train(TrainOptions o) {
   if (o.mode != "loop" && o.mode != "compiled") fail("--mode must be loop or compiled, not '{}'", o.mode);
-  if (o.steps < 0 || o.epochs < 0) fail("--steps and --epochs must not be negative");
+  auto positive = [](const std::optional<double>& given, const char* option) {
+    if (given && !(*given > 0 && *given < 1e9)) fail("{} must be a number above 0 and below 1e9, not {}", option, *given);
+    return given.value_or(0);
+  };
+  o.epochs = positive(o.epochs_given, "--epochs"), o.minutes = positive(o.minutes_given, "--minutes");
   if (o.steps > 0 && o.epochs > 0) fail("give --steps or --epochs, not both");
-  if (o.batch < 0) fail("--batch must be at least 1, not {}", o.batch);
   if (o.resume && o.out.empty()) fail("--resume needs --out DIR, the run to continue");
-  if (!(o.minutes >= 0)) fail("--minutes must not be negative");
   if (o.steps == 0 && o.epochs == 0) {
     if (o.minutes > 0 && !o.schedule.empty()) fail("--schedule needs --steps or --epochs: it spans the whole run");
     o.steps = o.minutes > 0 ? kUntilTheTimeIsUp : 300;
@@ -296,23 +306,23 @@ void add_train(CLI::App& app, Action& action) {
   command->add_option("--model", o->model, "gpt, encoder or a FILE.json that describes a model");
   command->add_option("--data", o->data, "a text in UTF-8, 'builtin', or a .safetensors file with X and y");
   command->add_option("--vocab", o->vocab, "letters (28 symbols) or utf8");
-  command->add_option("--steps", o->steps, "training steps, in all");
-  command->add_option("--epochs", o->epochs, "passes over the data, in all");
-  command->add_option("--minutes", o->minutes, "stop after that time");
+  add_number(command, "--steps", o->steps, 1, kMaxSteps, "training steps, in all");
+  command->add_option("--epochs", o->epochs_given, "passes over the data, in all");
+  command->add_option("--minutes", o->minutes_given, "stop after that time");
   command->add_option("--optimizer", o->optimizer.name, "sgd, momentum, nesterov, adam, adamw, rmsprop, adagrad");
   command->add_option("--lr", o->optimizer.lr, "learning rate");
   command->add_option("--weight-decay", o->optimizer.weight_decay, "of adamw");
   command->add_option("--clip", o->clip, "limit of the gradients' global norm");
   command->add_option("--schedule", o->schedule, "constant, step, cosine, warmup, warmup_cosine");
   command->add_option("--loss", o->loss, "mse or cross_entropy");
-  command->add_option("--batch", o->batch, "samples a step");
-  command->add_option("--seq", o->seq, "tokens a sample");
-  command->add_option("--width", o->width, "features");
-  command->add_option("--blocks", o->blocks, "transformer blocks");
-  command->add_option("--seed", o->seed, "of weights and batches");
+  add_number(command, "--batch", o->batch, 1, kMaxBatch, "samples a step");
+  add_number(command, "--seq", o->seq, 1, kMaxSeq, "tokens a sample");
+  add_number(command, "--width", o->width, 1, kMaxWidth, "features");
+  add_number(command, "--blocks", o->blocks, 1, kMaxBlocks, "transformer blocks");
+  add_seed(command, o->seed, "of weights and batches");
   command->add_option("--mode", o->mode, "loop or compiled");
-  command->add_option("--eval-every", o->eval_every, "steps between validations; 0: at the end");
-  command->add_option("--save-every", o->save_every, "steps between checkpoints; 0: at the end");
+  add_number(command, "--eval-every", o->eval_every, 0, kMaxSteps, "steps between validations; 0: at the end");
+  add_number(command, "--save-every", o->save_every, 0, kMaxSteps, "steps between checkpoints; 0: at the end");
   command->add_option("--out", o->out, "folder for metrics.jsonl and the checkpoint");
   command->add_flag("--resume", o->resume, "continue the run in --out");
   add_json_option(command, o->json);

@@ -1,5 +1,7 @@
 #include "workload.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "support/error.h"
@@ -34,6 +36,14 @@ void check_positive(int64_t value, const char* option) {
 
 }  // namespace
 
+void check_memory(int64_t blocks, int64_t width, int64_t rows, int64_t weights_per_block) {
+  double w = static_cast<double>(width), per_block = 2 * static_cast<double>(weights_per_block) * w * w + static_cast<double>(rows) * w;
+  double need = 4 * static_cast<double>(std::max<int64_t>(blocks, 1)) * per_block;
+  double have = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  if (need > have)
+    fail("--blocks {} of --width {} on {} rows need more than {:.0f} GB, this machine has {:.0f}", blocks, width, rows, need / 1e9, have / 1e9);
+}
+
 models::GptConfig book_gpt(int64_t vocab, int64_t width, int64_t blocks, int64_t max_len) {
   models::GptConfig config;
   config.vocab = vocab;
@@ -56,6 +66,7 @@ Workload make_workload(const WorkloadOptions& o) {
     std::vector<int64_t> sizes(static_cast<size_t>(layers) + 1, width);
     if (tiny) sizes.front() = 8, sizes.back() = 1;
     w.batch = or_default(o.batch, tiny ? 4 : 256, 0);
+    check_memory(layers, width, w.batch, 1);
     w.model = std::make_unique<models::Mlp>(sizes, key);
     int64_t in = sizes.front(), out = sizes.back();
     w.draw = [in, out](Key k, int64_t n) {
@@ -68,6 +79,7 @@ Workload make_workload(const WorkloadOptions& o) {
     config.hidden = 4 * config.width;
     config.max_len = o.seq;
     w.batch = or_default(o.batch, 32, 0);
+    check_memory(config.blocks, config.width, w.batch * o.seq, 12);
     w.model = std::make_unique<models::TransformerEncoder>(config, key);
     int64_t seq = o.seq, in = config.inputs, out = config.outputs;
     w.draw = [=](Key k, int64_t n) {
@@ -76,6 +88,7 @@ Workload make_workload(const WorkloadOptions& o) {
   } else if (o.model == "gpt") {
     auto config = book_gpt(28, or_default(o.width, 512, 0), or_default(o.blocks, 6, -1), o.seq);
     w.batch = or_default(o.batch, 64, 0);
+    check_memory(config.blocks, config.width, w.batch * o.seq, 12);
     w.model = std::make_unique<models::Gpt>(config, key);
     int64_t seq = o.seq, vocab = config.vocab;
     w.draw = [=](Key k, int64_t n) { return random_windows(k, n, seq, vocab); };

@@ -37,6 +37,9 @@ struct Workload {
 /// Adds --model --batch --seq --width --blocks --seed to a command. An Error in make_workload names what does not fit.
 Workload make_workload(const WorkloadOptions& options);
 
+/// An Error where weights, gradients and one activation a block of `rows` rows alone exceed the machine's memory.
+void check_memory(int64_t blocks, int64_t width, int64_t rows, int64_t weights_per_block);
+
 /// A gpt of the book's kind: rope, RMSNorm, SwiGLU, tied head, 8 heads.
 models::GptConfig book_gpt(int64_t vocab, int64_t width, int64_t blocks, int64_t max_len);
 

@@ -54,6 +54,22 @@ refuses 1 "cannot read missing.ir" eval missing.ir
 refuses 1 "broken.ir:1:" eval broken.ir
 refuses 1 "cannot read missing.json" reference missing.json
 refuses 1 "unknown rung 'R9'" ladder --rungs R0,R9
+refuses 1 "--batch must be at least 1, not 0" bench --model tiny --batch 0
+refuses 1 "--width must be at least 1, not 0" bench --model tiny --width 0
+refuses 1 "--blocks must be at least 1, not -1" bench --model mlp --blocks -1
+refuses 1 "--steps must be at least 1, not 0" bench --model tiny --steps 0
+refuses 1 "--batch must be at most 100000000, not 99999999999999999999" bench --model tiny --batch 99999999999999999999
+refuses 1 "this machine has" bench --model mlp --width 1000000 --blocks 10000
+refuses 1 "--seed must be a whole number from 0 to 2^64 - 1, not '-1'" bench --model tiny --seed -1
+refuses 1 "--steps must be at least 1, not 0" train --data short.txt --steps 0
+refuses 1 "--epochs must be a number above 0" train --data short.txt --epochs 0
+refuses 1 "--epochs must be a number above 0" train --data short.txt --epochs nan
+refuses 1 "--minutes must be a number above 0" train --data short.txt --minutes 0
+refuses 1 "--eval-every must be at least 0, not -1" train --data short.txt --eval-every -1
+refuses 1 "--blocks must be at most 10000, not 1000000000" train --data short.txt --blocks 1000000000
+refuses 1 "--threads must be a whole number from 0 to 1024" train --threads -2
+refuses 1 "there is no pass or rule 'zork'; known ones are" bench --model tiny --disable zork
+refuses 1 "must be fusion, not 'zork'" bench --model tiny --explain zork
 refuses 1 "--preset must be quick or book" ladder --preset slow
 [ ! -e run ] || { echo "a refused command left $(find run)"; bad=1; }
 
