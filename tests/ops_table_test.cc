@@ -134,4 +134,20 @@ TEST(OpCosts, SizesBeyond32Bits) {
 }
 
 }  // namespace
+// Sizes that leave 64 bits are errors, never wrapped.
+TEST(OpShapes, HugeAttributesAreErrors) {
+  const Type x{DType::f32, Shape{3}};
+  const auto infer = [&](const char* op, const Attrs& attrs) { return find_op(op)->infer(std::span(&x, 1), attrs); };
+  const auto pad = [](int64_t low, int64_t high, int64_t interior) {
+    return Attrs{{"low", std::vector{low}}, {"high", std::vector{high}}, {"interior", std::vector{interior}}};
+  };
+  EXPECT_THROW(infer("pad", pad(INT64_MAX, 1, 0)), Error);
+  EXPECT_THROW(infer("pad", pad(0, INT64_MAX - 1, 0)), Error);
+  EXPECT_THROW(infer("pad", pad(0, 0, INT64_MAX)), Error);
+  EXPECT_THROW(infer("pad", pad(0, 2, INT64_MAX / 2 + 1)), Error);
+  const Attrs wide_step{{"starts", std::vector<int64_t>{0}}, {"stops", std::vector<int64_t>{3}}, {"steps", std::vector{INT64_MAX}}};
+  EXPECT_EQ(infer("slice", wide_step)[0].shape.str(), "[1]");
+  EXPECT_THROW(infer("reduce_sum", {{"first_axis", INT64_MAX}, {"num_axes", int64_t{5}}}), Error);
+}
+
 }  // namespace ws

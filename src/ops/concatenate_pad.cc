@@ -19,7 +19,8 @@ Type infer_concatenated(Types in, const Attrs& attrs) {
     bool fits = t.dtype == first.dtype && t.shape.rank() == first.shape.rank();
     for (int i = 0; fits && i < t.shape.rank(); ++i) fits = i == axis || t.shape[i] == first.shape[i];
     if (!fits) fail("concatenate along axis {}: {} does not fit {}: dtype and all other dims must be equal", axis, t.str(), first.str());
-    dims[static_cast<size_t>(axis)] += t.shape[static_cast<int>(axis)];
+    int64_t& dim = dims[static_cast<size_t>(axis)];
+    if (__builtin_add_overflow(dim, t.shape[static_cast<int>(axis)], &dim)) fail("concatenate along axis {}: the result does not fit 64 bits", axis);
   }
   return {first.dtype, Shape(dims)};
 }
@@ -33,7 +34,11 @@ Type infer_padded(const Type& in, const Attrs& attrs) {
   for (size_t i = 0; i < rank; ++i) {
     if (low[i] < 0 || high[i] < 0 || interior[i] < 0) fail("pad: axis {} of {} has a negative padding", i, in.str());
     const int64_t n = in.shape.dims()[i];
-    dims.push_back(low[i] + high[i] + n + (n > 0 ? (n - 1) * interior[i] : 0));
+    int64_t dim = 0;
+    bool overflow = __builtin_mul_overflow(n > 0 ? n - 1 : 0, interior[i], &dim);
+    for (int64_t part : {n, low[i], high[i]}) overflow |= __builtin_add_overflow(dim, part, &dim);
+    if (overflow || interior[i] == INT64_MAX) fail("pad: axis {} of {} padded by {}, {} and {} does not fit 64 bits", i, in.str(), low[i], high[i], interior[i]);
+    dims.push_back(dim);
   }
   return {in.dtype, Shape(dims)};
 }

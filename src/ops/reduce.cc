@@ -20,7 +20,7 @@ Type infer_reduced(std::string_view op, const Type& in, const Attrs& attrs) {
   if (in.dtype == DType::bf16) fail("{} of {}: sums and maxima are taken in f32, cast it first", op, in.str());
   expect_dtype(op, in, bit(DType::f32) | bit(DType::f64));
   const int64_t first = attrs.integer("first_axis"), count = attrs.integer("num_axes"), rank = in.shape.rank();
-  if (first < 0 || count < 1 || first > rank - count) fail("{}: axes {} to {} are outside {}", op, first, first + count - 1, in.str());
+  if (first < 0 || count < 1 || first > rank - count) fail("{}: {} axes from axis {} are outside {}", op, count, first, in.str());
   std::vector<int64_t> dims;
   for (int i = 0; i < in.shape.rank(); ++i)
     if (i < first || i >= first + count) dims.push_back(in.shape[i]);

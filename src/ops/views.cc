@@ -63,7 +63,7 @@ Shape sliced_shape(const Type& in, const Attrs& attrs) {
     const int64_t start = at(starts, i), stop = at(stops, i), step = at(steps, i);
     if (start < 0 || stop < start || stop > in.shape[i] || step < 1)
       fail("slice: {}:{}:{} does not fit axis {} of {}: need 0 <= start <= stop <= {} and step >= 1", start, stop, step, i, in.str(), in.shape[i]);
-    dims.push_back((stop - start + step - 1) / step);
+    dims.push_back(stop == start ? 0 : (stop - start - 1) / step + 1);
   }
   return Shape(dims);
 }
