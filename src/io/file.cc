@@ -8,8 +8,11 @@
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "support/error.h"
 
@@ -20,6 +23,24 @@ namespace {
 std::string temporary_name(const std::string& path) {
   static std::atomic<int> counter{0};
   return fmt::format("{}.tmp-{}-{}", path, ::getpid(), counter++);
+}
+
+// Removes the temporary folders of `path` that processes left which were killed while they wrote.
+void remove_stale_folders_of(const std::string& path) {
+  std::string prefix = fs::path(path).filename().string() + ".tmp-";
+  fs::path parent = fs::path(path).parent_path();
+  std::vector<fs::path> stale;
+  std::error_code ignored;
+  fs::directory_iterator entries(parent.empty() ? "." : parent, ignored), end;
+  for (; !ignored && entries != end; entries.increment(ignored)) {
+    std::string name = entries->path().filename().string();
+    int pid = 0, number = 0, length = 0;
+    if (!name.starts_with(prefix)) continue;
+    std::string rest = name.substr(prefix.size());
+    if (std::sscanf(rest.c_str(), "%9d-%9d%n", &pid, &number, &length) != 2 || length != static_cast<int>(rest.size())) continue;
+    if (pid > 0 && ::kill(pid, 0) != 0 && errno == ESRCH) stale.push_back(entries->path());
+  }
+  for (const fs::path& folder : stale) fs::remove_all(folder, ignored);
 }
 
 // Makes a rename last over a power cut; on file systems that cannot, there is nothing to do.
@@ -101,6 +122,7 @@ void write_folder(const std::string& given_path, const std::function<void(const 
   std::string path = (normal.has_filename() ? normal : normal.parent_path()).string();
   std::error_code problem;
   if (fs::path parent = fs::path(path).parent_path(); !parent.empty()) fs::create_directories(parent, problem);
+  remove_stale_folders_of(path);
   std::string temporary = temporary_name(path);
   if (problem || !fs::create_directory(temporary, problem)) fail("cannot write {}: {}", path, problem.message());
   struct Remover {
