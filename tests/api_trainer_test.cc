@@ -264,6 +264,7 @@ TEST(Trainer, LastBatchOfOneC21) {
     Trainer trainer(model, MSE(), SGD(), {.compile = compile});
     auto message = error_of([&] { trainer.fit(random_floats({5, 2}, 1), random_floats({5, 1}, 2), {.batch_size = 2}); });
     EXPECT_TRUE(mentions(message, {"batch norm", "drop_last"})) << message;
+    EXPECT_EQ(trainer.steps_done(), 0) << "found out only at the batch itself";
     EXPECT_TRUE(std::isfinite(trainer.evaluate(random_floats({5, 2}, 1), random_floats({5, 1}, 2))));
   }
 }

@@ -259,6 +259,15 @@ struct Trainer::Impl {
     return (*program)(used)[0];
   }
 
+  /// Traces the model on `x` without running it: what a layer refuses (batch norm: one value a feature) is found before training.
+  void try_forward(const Tensor& x) {
+    std::vector<Variable> state;
+    model.collect_state(state);
+    Compiled probe([this](std::span<const Tensor> in) { return std::vector<Tensor>{forward(in[0])}; }, std::move(state),
+                   JitOptions{.name = "last_batch", .num_threads = options.num_threads, .announce_recompiles = false});
+    probe.prepare({&x, 1});
+  }
+
   void set_rate(const Position& at) {
     if (!options.schedule) return;
     double lr = options.schedule(at);
@@ -309,6 +318,8 @@ History Trainer::fit(const Tensor& X, const Tensor& y, const FitOptions& options
   };
   t.first_lr.reset();
   if (options.accumulate > 1) t.make_accumulators();
+  const int64_t left_over = X.dim(0) % options.batch_size;
+  if (left_over == 1 && options.batch_size > 1 && !options.drop_last) t.try_forward(X.slice(0, 0, 1).contiguous());
 
   for (int epoch = 0; epoch < options.epochs; ++epoch) {
     if (options.shuffle) batches.shuffle(options.key.fold(static_cast<uint64_t>(epoch)));
