@@ -252,5 +252,12 @@ TEST(EagerCache, OneCompileForEachSignature) {
   EXPECT_LE(eager_stats().compiled, sliced + 1);  // windows at any offset share one
 }
 
+TEST(Shapes, AnAxisThatIsNotThereIsAnError) {
+  const Tensor x = Tensor::from(std::vector<float>(6), {2, 3});
+  EXPECT_EQ(x.dim(-2), 2);
+  EXPECT_THROW(x.dim(2), Error);
+  EXPECT_THROW(x.dim(-3), Error);
+}
+
 }  // namespace
 }  // namespace ws

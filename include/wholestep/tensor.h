@@ -34,7 +34,11 @@ class Tensor {
   const Shape& shape() const;
   DType dtype() const;
   int rank() const { return shape().rank(); }
-  int64_t dim(int axis) const { return shape()[axis]; }
+  /// Negative axes count from the end; throws ws::Error for an axis that is not there.
+  int64_t dim(int axis) const {
+    if (axis >= rank() || axis < -rank()) throw Error("dim(" + std::to_string(axis) + ") of a tensor of shape " + shape().str());
+    return shape()[axis];
+  }
   int64_t size() const { return shape().num_elements(); }
 
   /// Reading values. While tracing: an Error that names the layer path and the op.

@@ -21,7 +21,7 @@ namespace ws {
   TOGGLE(check_trace, false, "trace compiled functions twice and name what differs")                                       \
   TEXT(explain, "'fusion': why each kernel ends where it does")                                                            \
   TEXT(trace, "file for a timeline of compiles and kernels (open it in Perfetto)")                                         \
-  TEXT(isa, "instruction set to use: avx2, avx512, avx512_bf16 or amx; default the best that the machine has")             \
+  TEXT(isa, "instruction set to use: avx2 or avx512; default the best that the machine has")                               \
   INTEGER(threads, 0, 0, 1024, "threads of a step; 0: one a core that this process may use")                               \
   TOGGLE(cache, true, "keep machine code on disk between runs")                                                            \
   TEXT(cache_dir, "folder of that cache and of staged corpora; default $XDG_CACHE_HOME/wholestep or ~/.cache/wholestep")   \
