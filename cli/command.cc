@@ -21,7 +21,8 @@ void add_json_option(CLI::App* command, bool& json) {
   command->add_flag("--json", json, "print one JSON object on the last line");
 }
 
-void add_number(CLI::App* command, const std::string& option, int64_t& value, int64_t low, int64_t high, const std::string& help) {
+void add_number(CLI::App* command, const std::string& option, int64_t& value, int64_t low, int64_t high,
+                const std::string& help) {
   auto parse = [option, &value, low, high](const std::string& text) {
     auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (end != text.data() + text.size() || problem == std::errc::invalid_argument)

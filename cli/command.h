@@ -32,7 +32,8 @@ void add_number(CLI::App* command, const std::string& option, int64_t& value, in
 void add_seed(CLI::App* command, uint64_t& seed, const std::string& help);
 
 /// Largest sizes that the options accept.
-constexpr int64_t kMaxBatch = 100'000'000, kMaxSeq = 10'000'000, kMaxWidth = 1'000'000, kMaxBlocks = 10'000, kMaxSteps = int64_t{1} << 40;
+constexpr int64_t kMaxBatch = 100'000'000, kMaxSeq = 10'000'000, kMaxWidth = 1'000'000, kMaxBlocks = 10'000,
+                  kMaxSteps = int64_t{1} << 40;
 
 /// One JSON object on one line, numbers unrounded.
 void print_json(const Json& result);

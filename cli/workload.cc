@@ -37,11 +37,13 @@ void check_positive(int64_t value, const char* option) {
 }  // namespace
 
 void check_memory(int64_t blocks, int64_t width, int64_t rows, int64_t weights_per_block) {
-  double w = static_cast<double>(width), per_block = 2 * static_cast<double>(weights_per_block) * w * w + static_cast<double>(rows) * w;
+  double w = static_cast<double>(width),
+         per_block = 2 * static_cast<double>(weights_per_block) * w * w + static_cast<double>(rows) * w;
   double need = 4 * static_cast<double>(std::max<int64_t>(blocks, 1)) * per_block;
   double have = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   if (need > have)
-    fail("--blocks {} of --width {} on {} rows need more than {:.0f} GB, this machine has {:.0f}", blocks, width, rows, need / 1e9, have / 1e9);
+    fail("--blocks {} of --width {} on {} rows need more than {:.0f} GB, this machine has {:.0f}", blocks, width, rows,
+         need / 1e9, have / 1e9);
 }
 
 models::GptConfig book_gpt(int64_t vocab, int64_t width, int64_t blocks, int64_t max_len) {

@@ -39,8 +39,8 @@ TEST(Backward, GradientsOfAValueUsedOftenAddInReverseProgramOrder) {
   ASSERT_EQ(outer.op->name, "add");
   const Node& inner = f.node_of(outer.inputs[0]);
   ASSERT_EQ(inner.op->name, "add");
-  EXPECT_EQ(f.node_of(outer.inputs[1]).inputs[1], first);           // g * exp(x)
-  EXPECT_EQ(f.node_of(inner.inputs[0]).op->name, "mul");            // g * (1 - tanh^2)
+  EXPECT_EQ(f.node_of(outer.inputs[1]).inputs[1], first);  // g * exp(x)
+  EXPECT_EQ(f.node_of(inner.inputs[0]).op->name, "mul");   // g * (1 - tanh^2)
   EXPECT_EQ(f.node_of(f.node_of(inner.inputs[0]).inputs[1]).op->name, "sub");
   EXPECT_EQ(f.node_of(f.node_of(inner.inputs[1]).inputs[1]).op->name, "cos");
 }
@@ -55,7 +55,7 @@ TEST(Backward, OneValueTwiceInOneOp) {
 TEST(Backward, NoGradientWhereTheLossDoesNotDepend) {
   Fixture f;
   const Value x = f.input("x", {}), y = f.input("y", {}), z = f.input("z", {}), k = f.input("k", {}, DType::i32);
-  f.b.op("exp", {y});                                                // computed, not used
+  f.b.op("exp", {y});  // computed, not used
   const Value stopped = f.b.op("stop_gradient", {z});
   const auto grads = f.grads(f.b.add(x, stopped), {x, y, z, k});
   EXPECT_TRUE(grads[0]);
@@ -141,13 +141,14 @@ TEST(Backward, GradientsOfMastersAreNeverRoundedToBf16) {
   EXPECT_EQ(product.op->name, "matmul");
   EXPECT_EQ(f.g.type_of(grad).dtype, DType::f32);
   EXPECT_EQ(f.g.type_of(product.inputs[0]).dtype, DType::bf16);
-  EXPECT_EQ(f.g.type_of(product.inputs[1]).dtype, DType::bf16);   // the one rounding: of the gradient that enters the product
+  EXPECT_EQ(f.g.type_of(product.inputs[1]).dtype, DType::bf16);  // the one rounding: of the gradient that enters the product
 }
 
 // bf16 arithmetic and views mixed: dtypes fit everywhere, and a bf16 input gets a bf16 gradient.
 TEST(Backward, MixedBf16Graphs) {
   Fixture f;
-  const Value x = f.input("x", {2, 1}, DType::bf16), y = f.input("y", {2, 3}, DType::bf16), table = f.input("table", {4, 3}, DType::bf16), k = f.input("k", {2}, DType::i32);
+  const Value x = f.input("x", {2, 1}, DType::bf16), y = f.input("y", {2, 3}, DType::bf16),
+              table = f.input("table", {4, 3}, DType::bf16), k = f.input("k", {2}, DType::i32);
   const Value wide = f.b.broadcast_to(x, {2, 3});
   const Value product = f.b.mul(f.b.op("tanh", {wide}), f.b.add(y, wide));
   const Value rows = f.b.op("gather", {table, k});
@@ -158,8 +159,9 @@ TEST(Backward, MixedBf16Graphs) {
     f.g.add_output(grads[i], fmt::format("grad{}", i));
   }
   verify(f.g);
-  const auto out = interpret(f.g, std::vector<RefArray>{array({2, 1}, {1, 0.5}, DType::bf16), array({2, 3}, {1, 2, 3, 4, 5, 6}, DType::bf16),
-                                                         array({4, 3}, std::vector<double>(12, 1), DType::bf16), array({2}, {1, 1}, DType::i32)});
+  const auto out = interpret(
+      f.g, std::vector<RefArray>{array({2, 1}, {1, 0.5}, DType::bf16), array({2, 3}, {1, 2, 3, 4, 5, 6}, DType::bf16),
+                                 array({4, 3}, std::vector<double>(12, 1), DType::bf16), array({2}, {1, 1}, DType::i32)});
   // d/dy = tanh(x) * row = 0.76, 0.46; of the table only row 1, twice
   EXPECT_NEAR(out[1].data[0], std::tanh(1), 4e-3);
   EXPECT_NEAR(out[1].data[5], std::tanh(0.5), 2e-3);

@@ -63,16 +63,17 @@ TEST(Cases, ComposedAttentionWithAMask) {
   const auto product = [](Builder& b, Value x, Value y, bool transpose) {
     return b.op("matmul", {x, y}, {{"transpose_a", false}, {"transpose_b", transpose}, {"out_dtype", DType::f32}});
   };
-  const auto out = run({array({2, 1}, {0, 0}), array({2, 1}, {0, 0}), array({2, 1}, {1, 3}), array({2, 2}, {1, 1, 0, 0}, DType::boolean)},
-                       [&](Builder& b, std::span<const Value> x) {
-                         const Value zero = b.constant(DType::f32, 0);
-                         const Value scores = b.select(x[3], product(b, x[0], x[1], true), b.constant(DType::f32, -1e30));
-                         const Value high = b.op("stop_gradient", {b.reduce_max(scores, {1}, true)});
-                         const Value weights = b.select(x[3], b.op("exp", {b.sub(scores, high)}), zero);
-                         const Value sums = b.reduce_sum(weights, {1}, true);
-                         const Value safe = b.select(b.binary("lt", zero, sums), sums, b.constant(DType::f32, 1));
-                         return product(b, b.div(weights, safe), x[2], false);
-                       });
+  const auto out =
+      run({array({2, 1}, {0, 0}), array({2, 1}, {0, 0}), array({2, 1}, {1, 3}), array({2, 2}, {1, 1, 0, 0}, DType::boolean)},
+          [&](Builder& b, std::span<const Value> x) {
+            const Value zero = b.constant(DType::f32, 0);
+            const Value scores = b.select(x[3], product(b, x[0], x[1], true), b.constant(DType::f32, -1e30));
+            const Value high = b.op("stop_gradient", {b.reduce_max(scores, {1}, true)});
+            const Value weights = b.select(x[3], b.op("exp", {b.sub(scores, high)}), zero);
+            const Value sums = b.reduce_sum(weights, {1}, true);
+            const Value safe = b.select(b.binary("lt", zero, sums), sums, b.constant(DType::f32, 1));
+            return product(b, b.div(weights, safe), x[2], false);
+          });
   expect_near(out[0], {2, 0});
   expect_near(out[1], {0, 0});
   expect_near(out[2], {0, 0});
@@ -95,7 +96,9 @@ TEST(Cases, AttentionEqualsItsComposition) {
   const auto composed = run(inputs, [&](Builder& b, std::span<const Value> x) {
     const Value q = b.transpose(x[0], {0, 2, 1, 3}), k = b.transpose(x[1], {0, 2, 1, 3}), v = b.transpose(x[2], {0, 2, 1, 3});
     const Value raw = b.op("matmul", {q, k}, {{"transpose_a", false}, {"transpose_b", true}, {"out_dtype", DType::f32}});
-    const auto place = [&](int64_t axis) { return b.op("iota", {}, {{"dtype", DType::i32}, {"shape", std::vector<int64_t>{3, 5}}, {"axis", axis}}); };
+    const auto place = [&](int64_t axis) {
+      return b.op("iota", {}, {{"dtype", DType::i32}, {"shape", std::vector<int64_t>{3, 5}}, {"axis", axis}});
+    };
     const Value seen = b.binary("le", place(1), b.add(place(0), b.constant(DType::i32, 2)));
     const Value scores = b.select(seen, b.mul(raw, b.constant(DType::f32, 0.5)), b.constant(DType::f32, -HUGE_VAL));
     const Value weights = b.op("exp", {b.sub(scores, b.reduce_max(scores, {3}, true))});
@@ -109,13 +112,15 @@ TEST(Cases, AttentionEqualsItsComposition) {
 
 // Case C25: rotation of pairs (2i, 2i+1) is x cos + swapped x sin with signs -, +; d = 4, position 1.
 TEST(Cases, RopeBySwapPairs) {
-  const auto out = run({array({4}, {1, 2, 3, 4}), array({4}, {1, 1, 0.01, 0.01}), array({4}, {-1, 1, -1, 1})}, [](Builder& b, std::span<const Value> x) {
-    const Value turned = b.mul(b.op("swap_pairs", {x[0]}), b.mul(x[2], b.op("sin", {x[1]})));
-    return b.add(b.mul(x[0], b.op("cos", {x[1]})), turned);
-  });
+  const auto out = run({array({4}, {1, 2, 3, 4}), array({4}, {1, 1, 0.01, 0.01}), array({4}, {-1, 1, -1, 1})},
+                       [](Builder& b, std::span<const Value> x) {
+                         const Value turned = b.mul(b.op("swap_pairs", {x[0]}), b.mul(x[2], b.op("sin", {x[1]})));
+                         return b.add(b.mul(x[0], b.op("cos", {x[1]})), turned);
+                       });
   expect_near(out[0], {-1.1426397, 1.9220756, 2.9598507, 4.0297995}, 5e-8);
   // Sum of a rotation's outputs: each pair gets (cos + sin, cos - sin).
-  expect_near(out[1], {std::cos(1) + std::sin(1), std::cos(1) - std::sin(1), std::cos(0.01) + std::sin(0.01), std::cos(0.01) - std::sin(0.01)});
+  expect_near(out[1], {std::cos(1) + std::sin(1), std::cos(1) - std::sin(1), std::cos(0.01) + std::sin(0.01),
+                       std::cos(0.01) - std::sin(0.01)});
 }
 
 // Case C26: GELU in both forms, gradients at 1, and both tails.
@@ -140,13 +145,16 @@ TEST(Cases, GeluExactAndTanh) {
 }
 
 TEST(Cases, TiesShareTheGradient) {
-  const auto maximum = run({array({3}, {1, 2, 5}), array({3}, {1, 3, 4})}, [](Builder& b, std::span<const Value> x) { return b.binary("maximum", x[0], x[1]); });
+  const auto maximum = run({array({3}, {1, 2, 5}), array({3}, {1, 3, 4})},
+                           [](Builder& b, std::span<const Value> x) { return b.binary("maximum", x[0], x[1]); });
   expect_near(maximum[1], {0.5, 0, 1});
   expect_near(maximum[2], {0.5, 1, 0});
-  const auto minimum = run({array({3}, {1, 2, 5}), array({3}, {1, 3, 4})}, [](Builder& b, std::span<const Value> x) { return b.binary("minimum", x[0], x[1]); });
+  const auto minimum = run({array({3}, {1, 2, 5}), array({3}, {1, 3, 4})},
+                           [](Builder& b, std::span<const Value> x) { return b.binary("minimum", x[0], x[1]); });
   expect_near(minimum[1], {0.5, 1, 0});
   expect_near(minimum[2], {0.5, 0, 1});
-  const auto row = run({array({2, 4}, {1, 7, 7, 0, 2, 2, 2, 2})}, [](Builder& b, std::span<const Value> x) { return b.reduce_max(x[0], {1}, false); });
+  const auto row = run({array({2, 4}, {1, 7, 7, 0, 2, 2, 2, 2})},
+                       [](Builder& b, std::span<const Value> x) { return b.reduce_max(x[0], {1}, false); });
   expect_near(row[0], {7, 2});
   expect_near(row[1], {0, 0.5, 0.5, 0, 0.25, 0.25, 0.25, 0.25});
   const auto kink = run({array({3}, {-1, 0, 1})}, [](Builder& b, std::span<const Value> x) { return b.op("relu", {x[0]}); });
@@ -155,14 +163,18 @@ TEST(Cases, TiesShareTheGradient) {
 
 // Repeated indices add; rows never asked for have gradient exactly 0.
 TEST(Cases, EmbeddingGradientAddsRepeatedRows) {
-  const auto out = run({array({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8}), array({3}, {2, 0, 2}, DType::i32)}, [](Builder& b, std::span<const Value> x) { return b.op("gather", {x[0], x[1]}); });
+  const auto out =
+      run({array({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8}), array({3}, {2, 0, 2}, DType::i32)}, [](Builder& b, std::span<const Value> x) {
+        return b.op("gather", {x[0], x[1]});
+      });
   expect_near(out[0], {5, 6, 1, 2, 5, 6});
   expect_near(out[1], {1, 1, 0, 0, 2, 2, 0, 0});
 }
 
 TEST(Cases, NanWinsInMaxima) {
   const double nan = std::nan("");
-  const auto out = run({array({2, 3}, {1, nan, 2, 3, 4, 5})}, [](Builder& b, std::span<const Value> x) { return b.reduce_max(x[0], {1}, false); });
+  const auto out = run({array({2, 3}, {1, nan, 2, 3, 4, 5})},
+                       [](Builder& b, std::span<const Value> x) { return b.reduce_max(x[0], {1}, false); });
   EXPECT_TRUE(std::isnan(out[0].data[0]));
   EXPECT_EQ(out[0].data[1], 5);
 }
@@ -178,7 +190,8 @@ TEST(Cases, ChecksStopTheRunAndNameTheValue) {
     }
     return std::string("passed");
   };
-  const Attrs range{{"low", int64_t{0}}, {"high", int64_t{5}}, {"what", std::string("label")}}, loss{{"what", std::string("loss")}};
+  const Attrs range{{"low", int64_t{0}}, {"high", int64_t{5}}, {"what", std::string("label")}},
+      loss{{"what", std::string("loss")}};
   EXPECT_EQ(error(array({3}, {0, 4, 2}, DType::i32), "check_range", range), "passed");
   EXPECT_EQ(error(array({3}, {0, 5, 2}, DType::i32), "check_range", range), "label 5 is outside [0, 5)");
   EXPECT_EQ(error(array({3}, {0, -1, 2}, DType::i32), "check_range", range), "label -1 is outside [0, 5)");

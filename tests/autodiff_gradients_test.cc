@@ -16,10 +16,13 @@ constexpr double kStep = 1e-5;
 class Example {
  public:
   Example(const OpDef& op, const test::OpExample& example) : builder_(graph) {
-    for (size_t i = 0; i < example.inputs.size(); ++i) inputs.push_back(graph.add_input(fmt::format("x{}", i), example.inputs[i]));
+    for (size_t i = 0; i < example.inputs.size(); ++i)
+      inputs.push_back(graph.add_input(fmt::format("x{}", i), example.inputs[i]));
     const std::vector<Value> results = builder_.apply(op, inputs, example.attrs);
     for (size_t i = 0; i < results.size(); ++i)
-      if (example.grad_results.empty() || std::count(example.grad_results.begin(), example.grad_results.end(), static_cast<int>(i)) != 0) add_to_loss(results[i]);
+      if (example.grad_results.empty() ||
+          std::count(example.grad_results.begin(), example.grad_results.end(), static_cast<int>(i)) != 0)
+        add_to_loss(results[i]);
     graph.add_output(loss_, "loss");
   }
   // Appends the backward pass; its gradients become outputs 1, 2, ... for the inputs that have one.
@@ -32,7 +35,8 @@ class Example {
   }
   RefArray weights_for(const Type& type, size_t which) const {
     RefArray w{type, {}};
-    for (int64_t i = 0; i < type.shape.num_elements(); ++i) w.data.push_back(0.3 + std::cos(static_cast<double>(i * 7 + static_cast<int64_t>(which) * 3)));
+    for (int64_t i = 0; i < type.shape.num_elements(); ++i)
+      w.data.push_back(0.3 + std::cos(static_cast<double>(i * 7 + static_cast<int64_t>(which) * 3)));
     return w;
   }
   std::vector<RefArray> with_weights(std::vector<RefArray> values) const {
@@ -46,7 +50,8 @@ class Example {
 
  private:
   void add_to_loss(Value result) {
-    if (const DType d = graph.type_of(result).dtype; !is_floating(d) || d == DType::bf16) result = builder_.cast(result, DType::f32);
+    if (const DType d = graph.type_of(result).dtype; !is_floating(d) || d == DType::bf16)
+      result = builder_.cast(result, DType::f32);
     const Type type = graph.type_of(result);
     const Value w = graph.add_input(fmt::format("w{}", weights_.size()), type);
     weights_.push_back(w);
@@ -98,13 +103,15 @@ TEST_P(EveryGradient, MatchesFiniteDifferences) {
           const double below = interpret(forward.graph, forward.with_weights(x))[0].data[0];
           x[i].data[k] = at;
           const double slope = (above - below) / (2 * kStep);
-          EXPECT_NEAR(grad[k], slope, 2e-8 * (1 + std::fabs(slope))) << op.name << " input " << i << " element " << k << " of " << example.inputs[i].str();
+          EXPECT_NEAR(grad[k], slope, 2e-8 * (1 + std::fabs(slope)))
+              << op.name << " input " << i << " element " << k << " of " << example.inputs[i].str();
           ++compared;
         }
       }
     }
   }
-  const bool has_floating_input = op.arity != 0 && op.name != "random_bits" && op.name != "check_range" && !op.name.starts_with("logical_");
+  const bool has_floating_input =
+      op.arity != 0 && op.name != "random_bits" && op.name != "check_range" && !op.name.starts_with("logical_");
   EXPECT_EQ(compared > 0, has_floating_input) << "no example of " << op.name << " compares any gradient";
 }
 

@@ -12,7 +12,9 @@ inline std::vector<TapeEntry> tape_of(const Graph& graph) {
   return tape;
 }
 
-inline RefArray array(const Shape& shape, std::vector<double> data, DType dtype = DType::f32) { return {{dtype, shape}, std::move(data)}; }
+inline RefArray array(const Shape& shape, std::vector<double> data, DType dtype = DType::f32) {
+  return {{dtype, shape}, std::move(data)};
+}
 
 /// Sum of all elements: the loss of many tests.
 inline Value sum_all(Builder& b, Value x) {

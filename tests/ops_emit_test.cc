@@ -40,7 +40,8 @@ std::vector<double> run_emit(const OpDef& op, std::span<const RefArray> inputs, 
       rest /= result.shape[static_cast<int>(axis)];
     }
     std::vector<ScalarBuilder::S> in;
-    for (const RefArray& a : inputs) in.push_back(b.load(a.type.dtype, a.data[static_cast<size_t>(op.has(kSwapsPairs) ? i ^ 1 : i)]));
+    for (const RefArray& a : inputs)
+      in.push_back(b.load(a.type.dtype, a.data[static_cast<size_t>(op.has(kSwapsPairs) ? i ^ 1 : i)]));
     const ScalarBuilder::S y = op.emit(b, in, attrs);
     EXPECT_EQ(y.dtype, result.dtype == DType::bf16 ? DType::f32 : result.dtype) << op.name;
     out.push_back(stored(result.dtype, b.value(y)));
@@ -81,7 +82,8 @@ TEST_P(EveryElementwiseOp, EmitMatchesReference) {
     for (unsigned seed = 0; seed < 40; ++seed) {
       const DType dtype = op.infer(example.inputs, example.attrs)[0].dtype;
       const double relative = dtype == DType::f64 ? 1e-14 : dtype == DType::bf16 ? 0x1p-8 : op.domain[0].tolerance;
-      expect_close(op, rounded(test::draw_inputs(op, example, seed)), example.attrs, relative, dtype == DType::f64 ? 1e-300 : 1e-7);
+      expect_close(op, rounded(test::draw_inputs(op, example, seed)), example.attrs, relative,
+                   dtype == DType::f64 ? 1e-300 : 1e-7);
     }
 }
 
@@ -90,7 +92,8 @@ TEST_P(EveryElementwiseOp, Bf16ComputesInF32AndRoundsOnce) {
   const std::vector<Type> inputs(static_cast<size_t>(std::max(op.arity, 0)), Type{DType::bf16, {9}});
   if (op.arity == 0 || !op.attrs.empty() || !test::accepts(op, inputs, {}) || op.has(kSwapsPairs)) return;
   for (unsigned seed = 0; seed < 20; ++seed)
-    expect_close(op, rounded(test::draw_inputs(op, {inputs}, seed)), {}, 0x1.01p-8, 1e-7);  // half a step of bf16, and the f32 error
+    expect_close(op, rounded(test::draw_inputs(op, {inputs}, seed)), {}, 0x1.01p-8,
+                 1e-7);  // half a step of bf16, and the f32 error
 }
 
 // Every pair of special values. Where the reference in double has no answer of its own (results out of fp32's range), its rounding counts.
@@ -99,8 +102,10 @@ TEST_P(EveryElementwiseOp, SpecialValues) {
   const auto arity = static_cast<size_t>(std::max(op.arity, 0));
   const std::vector<Type> types(arity, Type{DType::f32, {}});
   if (arity == 0 || arity > 2 || !op.attrs.empty() || !test::accepts(op, types, {})) return;
-  const double inf = HUGE_VAL, nan = std::nan(""), tiny = std::numeric_limits<float>::min(), huge = std::numeric_limits<float>::max();
-  const std::vector<double> specials = {0.0, -0.0, 1, -1, 0.5, -0.5, 2, -3, inf, -inf, nan, tiny, -tiny, huge, -huge, 1e-30, -1e-30, 1e30, -1e30, 88.5, -87, 89, -104, 1e5};
+  const double inf = HUGE_VAL, nan = std::nan(""), tiny = std::numeric_limits<float>::min(),
+               huge = std::numeric_limits<float>::max();
+  const std::vector<double> specials = {0.0,   -0.0, 1,     -1,    0.5,    -0.5, 2,     -3,   inf, -inf, nan,  tiny,
+                                        -tiny, huge, -huge, 1e-30, -1e-30, 1e30, -1e30, 88.5, -87, 89,   -104, 1e5};
   const bool periodic = op.name == "sin" || op.name == "cos";
   std::vector<RefArray> inputs;
   for (size_t i = 0; i < arity; ++i) inputs.push_back({types[0], {0}});
@@ -158,7 +163,8 @@ TEST(ElementwiseOps, IntegerProductsWrap) {
   for (DType dtype : {DType::u32, DType::i32}) {
     const RefArray x{{dtype, {2}}, {3, 2147483647.0}}, y{{dtype, {2}}, {5, 2147483644.0}};
     const std::vector<RefArray> inputs = {x, y};
-    EXPECT_EQ(test::run_reference(*find_op("mul"), inputs, {})[0].data, (std::vector<double>{15, dtype == DType::u32 ? 2147483652.0 : -2147483644.0}));
+    EXPECT_EQ(test::run_reference(*find_op("mul"), inputs, {})[0].data,
+              (std::vector<double>{15, dtype == DType::u32 ? 2147483652.0 : -2147483644.0}));
     expect_close(*find_op("mul"), inputs, {}, 0, 0);
   }
 }
@@ -185,7 +191,8 @@ TEST(ElementwiseOps, ExactPoints) {
 TEST(ElementwiseOps, SineOfHugeNumbersIsBounded) {
   for (const char* name : {"sin", "cos"}) {
     for (float x = 1e5f; std::isfinite(x); x *= 1.37f)
-      for (float sign : {1.0f, -1.0f}) EXPECT_LE(std::fabs(std::bit_cast<float>(bits_of(name, {sign * x}))), 1.0f) << name << " " << x;
+      for (float sign : {1.0f, -1.0f})
+        EXPECT_LE(std::fabs(std::bit_cast<float>(bits_of(name, {sign * x}))), 1.0f) << name << " " << x;
     EXPECT_TRUE(std::isnan(std::bit_cast<float>(bits_of(name, {HUGE_VALF}))));
   }
 }
@@ -195,15 +202,18 @@ TEST(ElementwiseOps, CastToBf16) {
   struct Row {
     uint32_t from, host, step;
   };
-  const Row rows[] = {{0x3F808000, 0x3F80, 0x3F80}, {0x3F818000, 0x3F82, 0x3F82}, {0x3F808001, 0x3F81, 0x3F81}, {0x3F807FFF, 0x3F80, 0x3F80}, {0x7F7F7FFF, 0x7F7F, 0x7F7F},
-                      {0x7F7F8000, 0x7F80, 0x7F80}, {0x7F7FFFFF, 0x7F80, 0x7F80}, {0x7F800000, 0x7F80, 0x7F80}, {0xFF800000, 0xFF80, 0xFF80}, {0x80000000, 0x8000, 0x8000},
-                      {0x80000001, 0x8000, 0x8000}, {0x00008000, 0x0000, 0x0000}, {0x00008001, 0x0001, 0x0000}, {0x00018000, 0x0002, 0x0000}, {0x3E4CCCCD, 0x3E4D, 0x3E4D}};
+  const Row rows[] = {{0x3F808000, 0x3F80, 0x3F80}, {0x3F818000, 0x3F82, 0x3F82}, {0x3F808001, 0x3F81, 0x3F81},
+                      {0x3F807FFF, 0x3F80, 0x3F80}, {0x7F7F7FFF, 0x7F7F, 0x7F7F}, {0x7F7F8000, 0x7F80, 0x7F80},
+                      {0x7F7FFFFF, 0x7F80, 0x7F80}, {0x7F800000, 0x7F80, 0x7F80}, {0xFF800000, 0xFF80, 0xFF80},
+                      {0x80000000, 0x8000, 0x8000}, {0x80000001, 0x8000, 0x8000}, {0x00008000, 0x0000, 0x0000},
+                      {0x00008001, 0x0001, 0x0000}, {0x00018000, 0x0002, 0x0000}, {0x3E4CCCCD, 0x3E4D, 0x3E4D}};
   const OpDef& cast = *find_op("cast");
   for (const Row& row : rows) {
     EvalScalarBuilder b;
     const ScalarBuilder::S x = b.load_bits(row.from);
     EXPECT_EQ(b.bits(cast.emit(b, {&x, 1}, {{"dtype", DType::bf16}})) >> 16, row.step) << std::hex << row.from;
-    EXPECT_EQ(std::bit_cast<uint32_t>(EvalScalarBuilder::rounded_to_bf16(std::bit_cast<float>(row.from))) >> 16, row.host) << std::hex << row.from;
+    EXPECT_EQ(std::bit_cast<uint32_t>(EvalScalarBuilder::rounded_to_bf16(std::bit_cast<float>(row.from))) >> 16, row.host)
+        << std::hex << row.from;
   }
   for (uint32_t nan : {0x7F800001u, 0x7FC00000u, 0x7FFF9ABCu, 0x7FFFFFFFu, 0xFF800001u, 0xFFFFFFFFu}) {
     EvalScalarBuilder b;

@@ -14,8 +14,8 @@ namespace ws::test {
 struct OpExample {
   std::vector<Type> inputs;
   Attrs attrs = {};
-  double integer_limit = 3;              // integer inputs are drawn from [0, limit)
-  std::vector<int> grad_results = {};    // results that have a gradient; empty: all floating ones
+  double integer_limit = 3;            // integer inputs are drawn from [0, limit)
+  std::vector<int> grad_results = {};  // results that have a gradient; empty: all floating ones
 };
 
 inline std::string name_of(const testing::TestParamInfo<const OpDef*>& info) { return std::string(info.param->name); }
@@ -33,41 +33,87 @@ inline std::vector<OpExample> structural_examples(std::string_view name) {
 
   if (name == "swap_pairs") return {{{f({3, 4})}}, {{f({2})}}, {{f({3, 0})}}};
   if (name == "cast")
-    return {{{f({2, 3})}, {{"dtype", DType::f32}}}, {{f({2, 3})}, {{"dtype", DType::f64}}}, {{{DType::f64, {3}}}, {{"dtype", DType::f32}}},
-            {{i({4})}, {{"dtype", DType::f32}}}, {{u({})}, {{"dtype", DType::f32}}}, {{{DType::boolean, {5}}}, {{"dtype", DType::f32}}}, {{i({0})}, {{"dtype", DType::boolean}}}};
-  if (name == "select") return {{{{DType::boolean, {2, 3}}, f({2, 3}), f({2, 3})}}, {{{DType::boolean, {}}, f({}), f({})}}, {{{DType::boolean, {0}}, f({0}), f({0})}}};
+    return {{{f({2, 3})}, {{"dtype", DType::f32}}},
+            {{f({2, 3})}, {{"dtype", DType::f64}}},
+            {{{DType::f64, {3}}}, {{"dtype", DType::f32}}},
+            {{i({4})}, {{"dtype", DType::f32}}},
+            {{u({})}, {{"dtype", DType::f32}}},
+            {{{DType::boolean, {5}}}, {{"dtype", DType::f32}}},
+            {{i({0})}, {{"dtype", DType::boolean}}}};
+  if (name == "select")
+    return {{{{DType::boolean, {2, 3}}, f({2, 3}), f({2, 3})}},
+            {{{DType::boolean, {}}, f({}), f({})}},
+            {{{DType::boolean, {0}}, f({0}), f({0})}}};
   if (name == "constant")
-    return {{{}, {{"dtype", DType::f32}, {"value", 0.1}}}, {{}, {{"dtype", DType::f64}, {"value", 0.1}}}, {{}, {{"dtype", DType::bf16}, {"value", 0.1}}},
-            {{}, {{"dtype", DType::i32}, {"value", -7.0}}}, {{}, {{"dtype", DType::u32}, {"value", 4294967295.0}}}, {{}, {{"dtype", DType::boolean}, {"value", 1.0}}}};
+    return {{{}, {{"dtype", DType::f32}, {"value", 0.1}}},          {{}, {{"dtype", DType::f64}, {"value", 0.1}}},
+            {{}, {{"dtype", DType::bf16}, {"value", 0.1}}},         {{}, {{"dtype", DType::i32}, {"value", -7.0}}},
+            {{}, {{"dtype", DType::u32}, {"value", 4294967295.0}}}, {{}, {{"dtype", DType::boolean}, {"value", 1.0}}}};
   if (name == "iota")
-    return {{{}, {{"dtype", DType::i32}, {"shape", I{3, 4}}, {"axis", int64_t{1}}}}, {{}, {{"dtype", DType::f32}, {"shape", I{3, 4}}, {"axis", int64_t{0}}}},
-            {{}, {{"dtype", DType::u32}, {"shape", I{0, 4}}, {"axis", int64_t{0}}}}, {{}, {{"dtype", DType::bf16}, {"shape", I{5}}, {"axis", int64_t{0}}}}};
-  if (name == "random_bits") return {{{u({3, 5}), u({3, 5})}, {{"stream", int64_t{7}}}}, {{u({}), u({})}, {{"stream", int64_t{1} << 40}}}, {{u({0}), u({0})}, {{"stream", int64_t{0}}}}};
-  if (name == "reshape") return {{{f({2, 3})}, {{"shape", I{3, 2}}}}, {{f({1, 1})}, {{"shape", I{}}}}, {{f({})}, {{"shape", I{1}}}}, {{f({0, 3})}, {{"shape", I{5, 0}}}}};
+    return {{{}, {{"dtype", DType::i32}, {"shape", I{3, 4}}, {"axis", int64_t{1}}}},
+            {{}, {{"dtype", DType::f32}, {"shape", I{3, 4}}, {"axis", int64_t{0}}}},
+            {{}, {{"dtype", DType::u32}, {"shape", I{0, 4}}, {"axis", int64_t{0}}}},
+            {{}, {{"dtype", DType::bf16}, {"shape", I{5}}, {"axis", int64_t{0}}}}};
+  if (name == "random_bits")
+    return {{{u({3, 5}), u({3, 5})}, {{"stream", int64_t{7}}}},
+            {{u({}), u({})}, {{"stream", int64_t{1} << 40}}},
+            {{u({0}), u({0})}, {{"stream", int64_t{0}}}}};
+  if (name == "reshape")
+    return {{{f({2, 3})}, {{"shape", I{3, 2}}}},
+            {{f({1, 1})}, {{"shape", I{}}}},
+            {{f({})}, {{"shape", I{1}}}},
+            {{f({0, 3})}, {{"shape", I{5, 0}}}}};
   if (name == "broadcast")
-    return {{{f({3, 1})}, {{"shape", I{2, 3, 4}}}}, {{f({})}, {{"shape", I{2, 2}}}}, {{f({1})}, {{"shape", I{0}}}}, {{f({2, 1, 3})}, {{"shape", I{2, 5, 3}}}}, {{f({1, 1})}, {{"shape", I{1, 1, 1}}}}};
-  if (name == "transpose") return {{{f({2, 3, 4})}, {{"permutation", I{2, 0, 1}}}}, {{f({})}, {{"permutation", I{}}}}, {{f({0, 3})}, {{"permutation", I{1, 0}}}}};
+    return {{{f({3, 1})}, {{"shape", I{2, 3, 4}}}},
+            {{f({})}, {{"shape", I{2, 2}}}},
+            {{f({1})}, {{"shape", I{0}}}},
+            {{f({2, 1, 3})}, {{"shape", I{2, 5, 3}}}},
+            {{f({1, 1})}, {{"shape", I{1, 1, 1}}}}};
+  if (name == "transpose")
+    return {{{f({2, 3, 4})}, {{"permutation", I{2, 0, 1}}}},
+            {{f({})}, {{"permutation", I{}}}},
+            {{f({0, 3})}, {{"permutation", I{1, 0}}}}};
   if (name == "slice")
-    return {{{f({5, 7})}, slice({1, 0}, {4, 7}, {1, 3})}, {{f({6})}, slice({0}, {6}, {4})}, {{f({4})}, slice({2}, {2}, {1})}, {{f({})}, slice({}, {}, {})}, {{f({3, 4})}, slice({0, 3}, {3, 4}, {2, 9})}};
-  if (name == "pad") return {{{f({2, 3})}, pad({1, 0}, {0, 2}, {0, 1})}, {{f({1})}, pad({2}, {3}, {4})}, {{f({0})}, pad({1}, {1}, {2})}, {{f({})}, pad({}, {}, {})}};
-  if (name == "reduce_sum") return {{{f({2, 3, 4})}, axes(1, 1)}, {{f({2, 3, 4})}, axes(0, 2)}, {{f({5})}, axes(0, 1)}, {{f({2, 0})}, axes(1, 1)}, {{f({0, 2})}, axes(1, 1)}, {{f({2, 1, 3})}, axes(0, 3)}};
-  if (name == "reduce_max") return {{{f({2, 3, 4})}, axes(1, 1)}, {{f({2, 3, 4})}, axes(1, 2)}, {{f({5})}, axes(0, 1)}, {{f({0, 2})}, axes(1, 1)}};
+    return {{{f({5, 7})}, slice({1, 0}, {4, 7}, {1, 3})},
+            {{f({6})}, slice({0}, {6}, {4})},
+            {{f({4})}, slice({2}, {2}, {1})},
+            {{f({})}, slice({}, {}, {})},
+            {{f({3, 4})}, slice({0, 3}, {3, 4}, {2, 9})}};
+  if (name == "pad")
+    return {{{f({2, 3})}, pad({1, 0}, {0, 2}, {0, 1})},
+            {{f({1})}, pad({2}, {3}, {4})},
+            {{f({0})}, pad({1}, {1}, {2})},
+            {{f({})}, pad({}, {}, {})}};
+  if (name == "reduce_sum")
+    return {{{f({2, 3, 4})}, axes(1, 1)}, {{f({2, 3, 4})}, axes(0, 2)}, {{f({5})}, axes(0, 1)},
+            {{f({2, 0})}, axes(1, 1)},    {{f({0, 2})}, axes(1, 1)},    {{f({2, 1, 3})}, axes(0, 3)}};
+  if (name == "reduce_max")
+    return {{{f({2, 3, 4})}, axes(1, 1)}, {{f({2, 3, 4})}, axes(1, 2)}, {{f({5})}, axes(0, 1)}, {{f({0, 2})}, axes(1, 1)}};
   if (name == "concatenate")
-    return {{{f({2, 3}), f({2, 1}), f({2, 2})}, {{"axis", int64_t{1}}}}, {{f({2, 3})}, {{"axis", int64_t{0}}}}, {{f({0, 3}), f({1, 3})}, {{"axis", int64_t{0}}}}};
-  if (name == "gather") return {{{f({5, 2}), i({3})}, {}, 5}, {{f({4}), i({2, 2})}, {}, 4}, {{f({3, 2, 2}), i({})}}, {{f({3, 2}), i({0})}}};
-  if (name == "scatter_add") return {{{i({6}), f({6, 2})}, {{"rows", int64_t{4}}}, 4}, {{i({2, 2}), f({2, 2})}, {{"rows", int64_t{3}}}}, {{i({}), f({3})}, {{"rows", int64_t{3}}}}, {{i({0}), f({0, 3})}, {{"rows", int64_t{2}}}}};
+    return {{{f({2, 3}), f({2, 1}), f({2, 2})}, {{"axis", int64_t{1}}}},
+            {{f({2, 3})}, {{"axis", int64_t{0}}}},
+            {{f({0, 3}), f({1, 3})}, {{"axis", int64_t{0}}}}};
+  if (name == "gather")
+    return {{{f({5, 2}), i({3})}, {}, 5}, {{f({4}), i({2, 2})}, {}, 4}, {{f({3, 2, 2}), i({})}}, {{f({3, 2}), i({0})}}};
+  if (name == "scatter_add")
+    return {{{i({6}), f({6, 2})}, {{"rows", int64_t{4}}}, 4},
+            {{i({2, 2}), f({2, 2})}, {{"rows", int64_t{3}}}},
+            {{i({}), f({3})}, {{"rows", int64_t{3}}}},
+            {{i({0}), f({0, 3})}, {{"rows", int64_t{2}}}}};
   if (name == "matmul")
-    return {{{f({3, 4}), f({4, 2})}, matmul(false, false)},       {{f({4, 3}), f({4, 2})}, matmul(true, false)},       {{f({3, 4}), f({2, 4})}, matmul(false, true)},
-            {{f({4, 3}), f({2, 4})}, matmul(true, true)},         {{f({2, 3, 4}), f({2, 4, 5})}, matmul(false, false)}, {{f({2, 4, 3}), f({2, 5, 4})}, matmul(true, true)},
-            {{f({2, 2, 3, 4}), f({4, 2})}, matmul(false, false)}, {{f({2, 2, 3, 4}), f({2, 4})}, matmul(false, true)}, {{f({2, 4, 3}), f({4, 5})}, matmul(true, false)},
-            {{f({2, 4, 3}), f({5, 4})}, matmul(true, true)},      {{f({2, 0}), f({0, 3})}, matmul(false, false)},      {{f({1, 1}), f({1, 1})}, matmul(false, false)},
+    return {{{f({3, 4}), f({4, 2})}, matmul(false, false)},       {{f({4, 3}), f({4, 2})}, matmul(true, false)},
+            {{f({3, 4}), f({2, 4})}, matmul(false, true)},        {{f({4, 3}), f({2, 4})}, matmul(true, true)},
+            {{f({2, 3, 4}), f({2, 4, 5})}, matmul(false, false)}, {{f({2, 4, 3}), f({2, 5, 4})}, matmul(true, true)},
+            {{f({2, 2, 3, 4}), f({4, 2})}, matmul(false, false)}, {{f({2, 2, 3, 4}), f({2, 4})}, matmul(false, true)},
+            {{f({2, 4, 3}), f({4, 5})}, matmul(true, false)},     {{f({2, 4, 3}), f({5, 4})}, matmul(true, true)},
+            {{f({2, 0}), f({0, 3})}, matmul(false, false)},       {{f({1, 1}), f({1, 1})}, matmul(false, false)},
             {{f({0, 2, 3}), f({3, 2})}, matmul(false, false)}};
   if (name == "attention")
     return {{{f({2, 3, 2, 2}), f({2, 3, 2, 2}), f({2, 3, 2, 2})}, flash(true, 0.7), 0, {0}},
             {{f({1, 2, 1, 3}), f({1, 5, 1, 3}), f({1, 5, 1, 3})}, flash(false, 0.5), 0, {0}},
             {{f({1, 2, 1, 3}), f({1, 4, 1, 3}), f({1, 4, 1, 3})}, flash(true, 1), 0, {0}},
             {{f({1, 4, 1, 2}), f({1, 2, 1, 2}), f({1, 2, 1, 2})}, flash(true, 1), 0, {0}}};  // queries 0 and 1 see no key
-  if (name == "attention_grad") return {{{f({1, 3, 1, 2}), f({1, 3, 1, 2}), f({1, 3, 1, 2}), f({1, 1, 3}), f({1, 1, 3}), f({1, 3, 1, 2})}, flash(true, 0.5)}};
+  if (name == "attention_grad")
+    return {{{f({1, 3, 1, 2}), f({1, 3, 1, 2}), f({1, 3, 1, 2}), f({1, 1, 3}), f({1, 1, 3}), f({1, 3, 1, 2})}, flash(true, 0.5)}};
   if (name == "check_range") return {{{i({4})}, {{"low", int64_t{0}}, {"high", int64_t{3}}, {"what", std::string("label")}}}};
   if (name == "check_finite") return {{{f({})}, {{"what", std::string("loss")}}}};
   return {};
@@ -95,7 +141,8 @@ inline std::vector<OpExample> elementwise_examples(const OpDef& op) {
 
 inline std::vector<OpExample> examples_of(const OpDef& op) {
   std::vector<OpExample> examples = structural_examples(op.name);
-  if (examples.empty() && op.lowering == Lowering::kElementwise && op.attrs.empty() && op.arity > 0) examples = elementwise_examples(op);
+  if (examples.empty() && op.lowering == Lowering::kElementwise && op.attrs.empty() && op.arity > 0)
+    examples = elementwise_examples(op);
   return examples;
 }
 
@@ -103,7 +150,8 @@ inline std::vector<OpExample> examples_of(const OpDef& op) {
 inline double draw(const TestDomain& domain, std::mt19937& random) {
   for (;;) {
     const double x = std::uniform_real_distribution<double>(domain.low, domain.high)(random);
-    const bool near_kink = std::any_of(domain.kinks.begin(), domain.kinks.end(), [&](double k) { return std::abs(x - k) < 0.02; });
+    const bool near_kink =
+        std::any_of(domain.kinks.begin(), domain.kinks.end(), [&](double k) { return std::abs(x - k) < 0.02; });
     if (!near_kink) return x;
   }
 }
@@ -116,8 +164,10 @@ inline std::vector<RefArray> draw_inputs(const OpDef& op, const OpExample& examp
     RefArray a{type, std::vector<double>(static_cast<size_t>(type.shape.num_elements()))};
     const TestDomain& domain = op.domain[op.domain.size() == 1 ? 0 : std::min(floating, op.domain.size() - 1)];
     for (double& x : a.data) {
-      if (is_floating(type.dtype)) x = draw(domain, random);
-      else x = static_cast<double>(random() % static_cast<unsigned>(type.dtype == DType::boolean ? 2 : example.integer_limit));
+      if (is_floating(type.dtype))
+        x = draw(domain, random);
+      else
+        x = static_cast<double>(random() % static_cast<unsigned>(type.dtype == DType::boolean ? 2 : example.integer_limit));
     }
     floating += is_floating(type.dtype) ? 1 : 0;
     inputs.push_back(std::move(a));
@@ -130,7 +180,8 @@ inline std::vector<RefArray> run_reference(const OpDef& op, std::span<const RefA
   std::vector<Type> types;
   for (const RefArray& a : inputs) types.push_back(a.type);
   std::vector<RefArray> results;
-  for (const Type& t : op.infer(types, attrs)) results.push_back({t, std::vector<double>(static_cast<size_t>(t.shape.num_elements()))});
+  for (const Type& t : op.infer(types, attrs))
+    results.push_back({t, std::vector<double>(static_cast<size_t>(t.shape.num_elements()))});
   op.reference(inputs, attrs, results);
   return results;
 }

@@ -24,7 +24,8 @@ TEST(OpTable, ListsEveryLineOnceAndFindsItByName) {
 }
 
 class EveryOp : public testing::TestWithParam<const OpDef*> {};
-INSTANTIATE_TEST_SUITE_P(Table, EveryOp, testing::ValuesIn(std::vector<const OpDef*>(all_ops().begin(), all_ops().end())), test::name_of);
+INSTANTIATE_TEST_SUITE_P(Table, EveryOp, testing::ValuesIn(std::vector<const OpDef*>(all_ops().begin(), all_ops().end())),
+                         test::name_of);
 
 TEST_P(EveryOp, HasEveryField) {
   const OpDef& op = *GetParam();
@@ -38,7 +39,8 @@ TEST_P(EveryOp, HasEveryField) {
   EXPECT_FALSE(op.domain.empty());
   EXPECT_TRUE(op.domain.size() == 1 || static_cast<int>(op.domain.size()) == op.arity);
   EXPECT_FALSE(test::examples_of(op).empty()) << "tests/ops_examples.h needs an example call of " << op.name;
-  EXPECT_TRUE(op.differentiable() || op.name == "attention_grad") << "only one op has no gradient; say it here where there is a second";
+  EXPECT_TRUE(op.differentiable() || op.name == "attention_grad")
+      << "only one op has no gradient; say it here where there is a second";
 }
 
 TEST_P(EveryOp, GivesItsResultsAndTheirCost) {
@@ -125,7 +127,8 @@ TEST(OpCosts, SizesBeyond32Bits) {
   EXPECT_EQ(table.shape.num_elements(), 2457600000);
   EXPECT_EQ(table.num_bytes(), 9830400000);
   EXPECT_EQ(cost_of("add", {table, table}, {}).bytes, 3 * 9830400000.0);
-  const Type grad = find_op("scatter_add")->infer(std::vector<Type>{{DType::i32, {4}}, {DType::f32, {4, 8192}}}, {{"rows", int64_t{300000}}})[0];
+  const Type grad = find_op("scatter_add")
+                        ->infer(std::vector<Type>{{DType::i32, {4}}, {DType::f32, {4, 8192}}}, {{"rows", int64_t{300000}}})[0];
   EXPECT_EQ(grad, table);
   const Type flat = find_op("reshape")->infer(std::vector<Type>{table}, {{"shape", std::vector<int64_t>{2457600000}}})[0];
   EXPECT_EQ(flat.shape[0], 2457600000);
@@ -145,7 +148,8 @@ TEST(OpShapes, HugeAttributesAreErrors) {
   EXPECT_THROW(infer("pad", pad(0, INT64_MAX - 1, 0)), Error);
   EXPECT_THROW(infer("pad", pad(0, 0, INT64_MAX)), Error);
   EXPECT_THROW(infer("pad", pad(0, 2, INT64_MAX / 2 + 1)), Error);
-  const Attrs wide_step{{"starts", std::vector<int64_t>{0}}, {"stops", std::vector<int64_t>{3}}, {"steps", std::vector{INT64_MAX}}};
+  const Attrs wide_step{
+      {"starts", std::vector<int64_t>{0}}, {"stops", std::vector<int64_t>{3}}, {"steps", std::vector{INT64_MAX}}};
   EXPECT_EQ(infer("slice", wide_step)[0].shape.str(), "[1]");
   EXPECT_THROW(infer("reduce_sum", {{"first_axis", INT64_MAX}, {"num_axes", int64_t{5}}}), Error);
 }

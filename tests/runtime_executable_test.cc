@@ -19,10 +19,14 @@ Bytes random_input(const Type& t, std::mt19937& rng) {
   Bytes bytes(static_cast<size_t>(t.num_bytes()) + 64);
   std::uniform_real_distribution<float> real(-2, 2);
   for (int64_t i = 0; i < t.shape.num_elements(); ++i) {
-    if (t.dtype == DType::f32) reinterpret_cast<float*>(bytes.data())[i] = real(rng);
-    else if (t.dtype == DType::f64) reinterpret_cast<double*>(bytes.data())[i] = real(rng);
-    else if (t.dtype == DType::boolean) bytes[static_cast<size_t>(i)] = static_cast<char>(rng() % 2);
-    else reinterpret_cast<int32_t*>(bytes.data())[i] = static_cast<int32_t>(rng() % 3);
+    if (t.dtype == DType::f32)
+      reinterpret_cast<float*>(bytes.data())[i] = real(rng);
+    else if (t.dtype == DType::f64)
+      reinterpret_cast<double*>(bytes.data())[i] = real(rng);
+    else if (t.dtype == DType::boolean)
+      bytes[static_cast<size_t>(i)] = static_cast<char>(rng() % 2);
+    else
+      reinterpret_cast<int32_t*>(bytes.data())[i] = static_cast<int32_t>(rng() % 3);
   }
   return bytes;
 }
@@ -30,10 +34,14 @@ Bytes random_input(const Type& t, std::mt19937& rng) {
 RefArray as_reference(const Type& t, const Bytes& bytes) {
   RefArray r{t, std::vector<double>(static_cast<size_t>(t.shape.num_elements()))};
   for (size_t i = 0; i < r.data.size(); ++i) {
-    if (t.dtype == DType::f32) r.data[i] = static_cast<double>(reinterpret_cast<const float*>(bytes.data())[i]);
-    else if (t.dtype == DType::f64) r.data[i] = reinterpret_cast<const double*>(bytes.data())[i];
-    else if (t.dtype == DType::boolean) r.data[i] = bytes[i];
-    else r.data[i] = reinterpret_cast<const int32_t*>(bytes.data())[i];
+    if (t.dtype == DType::f32)
+      r.data[i] = static_cast<double>(reinterpret_cast<const float*>(bytes.data())[i]);
+    else if (t.dtype == DType::f64)
+      r.data[i] = reinterpret_cast<const double*>(bytes.data())[i];
+    else if (t.dtype == DType::boolean)
+      r.data[i] = bytes[i];
+    else
+      r.data[i] = reinterpret_cast<const int32_t*>(bytes.data())[i];
   }
   return r;
 }
@@ -61,12 +69,14 @@ void expect_right(const Graph& g, double tolerance = 2e-5) {
     reference_inputs.push_back(as_reference(g.type_of(in.value), inputs.back()));
   }
   const std::vector<RefArray> expected = interpret(g, reference_inputs);
-  const std::vector<Bytes> fused = run(g, inputs, true, 1), unfused = run(g, inputs, false, 1), threaded = run(g, inputs, true, 3);
+  const std::vector<Bytes> fused = run(g, inputs, true, 1), unfused = run(g, inputs, false, 1),
+                           threaded = run(g, inputs, true, 3);
   for (size_t o = 0; o < expected.size(); ++o) {
     const Type t = g.type_of(g.outputs()[o].value);
     const auto n = static_cast<size_t>(t.num_bytes());
     EXPECT_EQ(std::memcmp(fused[o].data(), unfused[o].data(), n), 0) << "fusing changed bits of output " << o << "\n" << print(g);
-    EXPECT_EQ(std::memcmp(fused[o].data(), threaded[o].data(), n), 0) << "threads changed bits of output " << o << "\n" << print(g);
+    EXPECT_EQ(std::memcmp(fused[o].data(), threaded[o].data(), n), 0) << "threads changed bits of output " << o << "\n"
+                                                                      << print(g);
     const RefArray got = as_reference(t, fused[o]);
     for (size_t i = 0; i < got.data.size(); ++i) {
       const double e = expected[o].data[i];
@@ -116,7 +126,7 @@ TEST(Executable, ProductWithHoleAndColumnSum) {
   })");
   expect_right(g, 1e-4);
   auto e = Executable::compile(g, {});
-  EXPECT_EQ(e->program().calls.size(), 3u) << print(e->program());   // gemm+add+relu, blocks, fold
+  EXPECT_EQ(e->program().calls.size(), 3u) << print(e->program());  // gemm+add+relu, blocks, fold
 }
 
 TEST(Executable, WholeSumOfManyBlocks) {
@@ -125,7 +135,8 @@ TEST(Executable, WholeSumOfManyBlocks) {
     %2 = reduce_sum %1 {first_axis = 0, num_axes = 2} : f32[]
     %3 = sqrt %2 : f32[]
     return %3 "norm"
-  })"), 1e-4);
+  })"),
+               1e-4);
 }
 
 TEST(Executable, DonatedStateIsWrittenInPlace) {
@@ -183,8 +194,13 @@ TEST(Executable, MiddleAxesAndViews) {
 // Axes of size 1 between larger ones: a column of one row, and a count that is always 0.
 TEST(Executable, UnitAxes) {
   for (const char* op : {"reduce_sum", "reduce_max"}) {
-    expect_right(parse(fmt::format("graph main(%0 \"x\": f32[3, 1, 4]) {{\n %1 = {} %0 {{first_axis = 1, num_axes = 1}} : f32[3, 4]\n return %1 \"y\"\n}}", op)));
-    expect_right(parse(fmt::format("graph main(%0 \"x\": f32[2, 3, 1, 70]) {{\n %1 = exp %0 : f32[2, 3, 1, 70]\n %2 = {} %1 {{first_axis = 2, num_axes = 1}} : f32[2, 3, 70]\n return %2 \"y\", %1 \"e\"\n}}", op)));
+    expect_right(parse(fmt::format(
+        "graph main(%0 \"x\": f32[3, 1, 4]) {{\n %1 = {} %0 {{first_axis = 1, num_axes = 1}} : f32[3, 4]\n return %1 \"y\"\n}}",
+        op)));
+    expect_right(
+        parse(fmt::format("graph main(%0 \"x\": f32[2, 3, 1, 70]) {{\n %1 = exp %0 : f32[2, 3, 1, 70]\n %2 = {} %1 {{first_axis "
+                          "= 2, num_axes = 1}} : f32[2, 3, 70]\n return %2 \"y\", %1 \"e\"\n}}",
+                          op)));
   }
   expect_right(parse(R"(graph main(%0 "x": f32[1, 5, 4]) {
     %1 = iota {axis = 0, dtype = i32, shape = [1, 5, 4]} : i32[1, 5, 4]
@@ -225,14 +241,19 @@ class RandomGraph {
         case 4: pool.push_back(builder_.mul(a, any(column_like))); break;
         case 5: pool.push_back(builder_.sub(a, mean(a, {1}, true))); break;
         case 6: column_like.push_back(builder_.op("tanh", {mean(a, {0}, false)})); break;
-        case 7: pool.push_back(builder_.op("tanh", {builder_.op("matmul", {a, w}, {{"transpose_a", false}, {"transpose_b", rng_() % 2 == 0}, {"out_dtype", DType::f32}})})); break;
+        case 7:
+          pool.push_back(builder_.op(
+              "tanh", {builder_.op("matmul", {a, w},
+                                   {{"transpose_a", false}, {"transpose_b", rng_() % 2 == 0}, {"out_dtype", DType::f32}})}));
+          break;
         case 8: pool.push_back(builder_.op("relu", {builder_.sub(a, builder_.reduce_max(b, {1}, true))})); break;
         case 9: pool.push_back(builder_.add(a, builder_.op("sin", {mean(b, {0, 1}, false)}))); break;
       }
     }
     for (int i = 0; i < 3; ++i) graph_.add_output(any(pool), "y" + std::to_string(i));
     graph_.add_output(column_like.back(), "column");
-    const Value gradient = builder_.op("matmul", {any(pool), any(pool)}, {{"transpose_a", true}, {"transpose_b", false}, {"out_dtype", DType::f32}});
+    const Value gradient =
+        builder_.op("matmul", {any(pool), any(pool)}, {{"transpose_a", true}, {"transpose_b", false}, {"out_dtype", DType::f32}});
     graph_.add_output(builder_.sub(w, builder_.op("tanh", {gradient})), "w", 5);
     graph_.add_output(builder_.sub(col, column_like.back()), "col", 4);
     return graph_;
@@ -257,7 +278,7 @@ TEST(Executable, RandomGraphs) {
   for (unsigned seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(seed);
     const Graph g = RandomGraph(seed).make();
-    expect_right(g, 1e-3);   // products of products amplify rounding; bits between the variants are compared exactly
+    expect_right(g, 1e-3);  // products of products amplify rounding; bits between the variants are compared exactly
     if (HasFailure()) return;
   }
 }

@@ -22,7 +22,8 @@ int index_of(const Program& p, const std::string& start) {
   return -1;
 }
 
-constexpr const char* kMomentumStep = R"(graph main(%0 "x": f32[64, 16], %1 "g": f32[64, 8], %2 "w": f32[16, 8], %3 "buf": f32[16, 8]) {
+constexpr const char* kMomentumStep =
+    R"(graph main(%0 "x": f32[64, 16], %1 "g": f32[64, 8], %2 "w": f32[16, 8], %3 "buf": f32[16, 8]) {
   %4 = matmul %0, %1 {out_dtype = f32, transpose_a = true, transpose_b = false} : f32[16, 8]
   %5 = constant {dtype = f32, value = 0.9} : f32[]
   %6 = broadcast %5 {shape = [16, 8]} : f32[16, 8]
@@ -38,12 +39,13 @@ TEST(Groups, AnUpdateLivesInTheHoleOfItsGradient) {
   ASSERT_EQ(p.calls.size(), 1u) << print(p);
   const auto& gemm = std::get<GemmCall>(p.calls[0].what);
   ASSERT_NE(gemm.store, nullptr);
-  EXPECT_TRUE(std::all_of(p.buffers.begin(), p.buffers.end(), [](const ProgramBuffer& b) { return b.role != ProgramBuffer::Role::kTemporary; }));
+  EXPECT_TRUE(std::all_of(p.buffers.begin(), p.buffers.end(),
+                          [](const ProgramBuffer& b) { return b.role != ProgramBuffer::Role::kTemporary; }));
 }
 
 TEST(Groups, WithoutFusionEachOpIsAKernel) {
   const Program p = lower(kMomentumStep, false);
-  EXPECT_EQ(p.calls.size(), 4u) << print(p);   // matmul, mul, add, sub; the constant is a scalar of its reader
+  EXPECT_EQ(p.calls.size(), 4u) << print(p);  // matmul, mul, add, sub; the constant is a scalar of its reader
 }
 
 TEST(Groups, EqualLoopsShareOneKernel) {
@@ -67,7 +69,7 @@ TEST(Groups, AHoleStoresTheValueThatItsReadersStartFrom) {
     %9 = reduce_sum %7 {first_axis = 0, num_axes = 1} : f32[32]
     return %8 "rows", %9 "columns"
   })");
-  ASSERT_EQ(p.calls.size(), 3u) << print(p);   // product, one pass for both sums, fold
+  ASSERT_EQ(p.calls.size(), 3u) << print(p);  // product, one pass for both sums, fold
   EXPECT_EQ(p.calls[0].name, "matmul") << print(p);
   EXPECT_EQ(std::get<GemmCall>(p.calls[0].what).store, nullptr);
 }

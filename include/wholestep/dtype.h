@@ -13,7 +13,9 @@ enum class DType : uint8_t { f32, bf16, f64, i32, u32, boolean };
 /// Size of one element in bytes.
 constexpr size_t size_of(DType dtype) {
   switch (dtype) {
-    case DType::f32: case DType::i32: case DType::u32: return 4;
+    case DType::f32:
+    case DType::i32:
+    case DType::u32: return 4;
     case DType::bf16: return 2;
     case DType::f64: return 8;
     case DType::boolean: return 1;

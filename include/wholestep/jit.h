@@ -22,7 +22,7 @@ class Stateful {
 
 struct JitOptions {
   std::string name = "step";
-  int num_threads = 0;          // 0: the process's setting (flag THREADS)
+  int num_threads = 0;  // 0: the process's setting (flag THREADS)
   bool donate = true;
   bool announce_recompiles = true;
 };
@@ -34,7 +34,7 @@ struct CostAnalysis {
 
 struct MemoryAnalysis {
   int64_t argument_bytes = 0, output_bytes = 0, temporary_bytes = 0, peak_bytes = 0, donated_bytes = 0;
-  int64_t arena_bytes = 0;      // as allocated; equals temporary_bytes
+  int64_t arena_bytes = 0;  // as allocated; equals temporary_bytes
 };
 
 /// One compiled function: programs by input shapes. Not copyable; one thread calls it at a time.
@@ -51,12 +51,12 @@ class Compiled {
   void prepare(std::span<const Tensor> inputs);
 
   int compile_count() const;
-  double compile_seconds() const;       // trace to machine code, of the last compile
-  CostAnalysis cost_analysis() const;   // of the last program used; an Error before the first
+  double compile_seconds() const;      // trace to machine code, of the last compile
+  CostAnalysis cost_analysis() const;  // of the last program used; an Error before the first
   MemoryAnalysis memory_analysis() const;
   std::string dtype_report() const;
-  std::string as_text() const;          // the IR, after passes
-  std::string program_text() const;     // kernels and the arena map
+  std::string as_text() const;       // the IR, after passes
+  std::string program_text() const;  // kernels and the arena map
   struct KernelProfile {
     std::string name, path;
     double ns = 0, flops = 0, bytes = 0;
@@ -81,15 +81,20 @@ void collect(const Scalar& object, std::vector<Variable>& into);
 void collect(const Variable& object, std::vector<Variable>& into);
 void collect(const std::vector<Variable>& objects, std::vector<Variable>& into);
 
-template <class F> struct Signature : Signature<decltype(&F::operator())> {};
-template <class R, class C, class... A> struct Signature<R (C::*)(A...) const> {
+template <class F>
+struct Signature : Signature<decltype(&F::operator())> {};
+template <class R, class C, class... A>
+struct Signature<R (C::*)(A...) const> {
   using Result = R;
   static constexpr size_t kArity = sizeof...(A);
 };
-template <class R, class C, class... A> struct Signature<R (C::*)(A...)> : Signature<R (C::*)(A...) const> {};
+template <class R, class C, class... A>
+struct Signature<R (C::*)(A...)> : Signature<R (C::*)(A...) const> {};
 
 template <class F, size_t... I>
-std::vector<Tensor> call(F& f, std::span<const Tensor> in, std::index_sequence<I...>) { return as_list(f(in[I]...)); }
+std::vector<Tensor> call(F& f, std::span<const Tensor> in, std::index_sequence<I...>) {
+  return as_list(f(in[I]...));
+}
 }  // namespace detail
 
 /// A Compiled with the C++ signature of the function it came from.
@@ -128,8 +133,7 @@ auto jit(JitOptions options, F function, const State&... state) {
 /// The function takes Tensors and returns a Tensor, a vector of them, or a tuple of two. Called inside another jit function it
 /// becomes part of that one. Gradients of the loop do not reach through a compiled call: take them inside.
 template <class F, class... State>
-  requires(!std::is_same_v<F, JitOptions>)
-auto jit(F function, const State&... state) {
+requires(!std::is_same_v<F, JitOptions>) auto jit(F function, const State&... state) {
   return jit(JitOptions{}, std::move(function), state...);
 }
 

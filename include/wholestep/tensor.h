@@ -14,13 +14,13 @@
 
 namespace ws {
 
-struct TensorImpl;   // src/tensor/tensor_impl.h
+struct TensorImpl;  // src/tensor/tensor_impl.h
 
 class Tensor {
  public:
-  Tensor() = default;                                  // undefined
+  Tensor() = default;  // undefined
   /// A scalar f32.
-  Tensor(double value);                                // NOLINT: implicit, so that `x * 2.0` reads as it should
+  Tensor(double value);  // NOLINT: implicit, so that `x * 2.0` reads as it should
   /// Copies. Row-major. Error where the count does not fit the shape.
   static Tensor from(std::span<const float> values, const Shape& shape);
   static Tensor from(std::span<const int32_t> values, const Shape& shape);
@@ -42,24 +42,27 @@ class Tensor {
   int64_t size() const { return shape().num_elements(); }
 
   /// Reading values. While tracing: an Error that names the layer path and the op.
-  double item() const;                                  // of a tensor with one element
-  template <class T> std::vector<T> to_vector() const;  // T: float, double, int32_t, uint32_t; row-major; converts bf16 to float, bool to int32_t
-  const void* data() const;                             // dense, row-major; valid while this handle lives and is not donated
+  double item() const;  // of a tensor with one element
+  template <class T>
+  std::vector<T> to_vector() const;  // T: float, double, int32_t, uint32_t; row-major; converts bf16 to float, bool to int32_t
+  const void* data() const;          // dense, row-major; valid while this handle lives and is not donated
 
   // Views (cheap where they can be).
   Tensor reshape(const Shape& shape) const;
   Tensor reshape(std::span<const int64_t> dims) const;  // one dim may be -1, as in the forms below
-  Tensor reshape(std::initializer_list<int64_t> dims) const { return reshape(std::span<const int64_t>(dims.begin(), dims.size())); }
+  Tensor reshape(std::initializer_list<int64_t> dims) const {
+    return reshape(std::span<const int64_t>(dims.begin(), dims.size()));
+  }
   Tensor reshape(const std::vector<int64_t>& dims) const { return reshape(std::span<const int64_t>(dims)); }
   Tensor transpose(std::vector<int64_t> permutation) const;
-  Tensor t() const;                                     // swaps the last two axes
+  Tensor t() const;  // swaps the last two axes
   Tensor broadcast_to(const Shape& shape) const;
   Tensor slice(int axis, int64_t start, int64_t stop, int64_t step = 1) const;
   Tensor squeeze(int axis) const;
   Tensor unsqueeze(int axis) const;
   Tensor contiguous() const;
   Tensor cast(DType dtype) const;
-  Tensor detach() const;                                // stop_gradient
+  Tensor detach() const;  // stop_gradient
 
   // Reductions. Empty axes: all.
   Tensor sum(std::vector<int64_t> axes = {}, bool keepdims = false) const;
@@ -70,7 +73,7 @@ class Tensor {
   explicit Tensor(std::shared_ptr<TensorImpl> impl) : impl_(std::move(impl)) {}
 
  private:
-  std::shared_ptr<TensorImpl> impl_;                    // shared: handles to one value, the tape and captured inputs
+  std::shared_ptr<TensorImpl> impl_;  // shared: handles to one value, the tape and captured inputs
 };
 
 // Generated from the list of ops: one free function each.
@@ -112,10 +115,10 @@ Tensor check_finite(const Tensor& x, const std::string& what);
 /// q [B,T,H,D], k and v [B,S,H,D] -> [B,T,H,D]; scale defaults to 1/sqrt(D).
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, std::optional<double> scale = {});
 Tensor silu(const Tensor& x);
-Tensor gelu(const Tensor& x);        // exact (erf)
+Tensor gelu(const Tensor& x);  // exact (erf)
 Tensor gelu_tanh(const Tensor& x);
-Tensor softmax(const Tensor& x);     // last axis
-Tensor log_softmax(const Tensor& x); // last axis, from differences of logits
+Tensor softmax(const Tensor& x);      // last axis
+Tensor log_softmax(const Tensor& x);  // last axis, from differences of logits
 
 /// A named slot that holds a Tensor a step may replace: parameters, buffers, optimizer state, numbers that change.
 /// Copies are handles to the same slot. Inside jit the slot becomes an input, donated and written back.
@@ -137,7 +140,7 @@ class Variable {
   Slot* slot() const { return slot_.get(); }
 
  private:
-  std::shared_ptr<Slot> slot_;   // shared: a model and its optimizer name the same parameter; tied weights
+  std::shared_ptr<Slot> slot_;  // shared: a model and its optimizer name the same parameter; tied weights
 };
 
 /// A number that changes between steps without recompiling (a learning rate).
@@ -165,7 +168,7 @@ Tensor draw_bits(Variable key, const Shape& shape);
 /// Gradients of a scalar loss. The loss is checked: a step whose loss is not finite stops before any update.
 struct Gradients {
   std::vector<Variable> parameters;
-  std::vector<Tensor> values;     // undefined where the loss does not depend on the parameter
+  std::vector<Tensor> values;  // undefined where the loss does not depend on the parameter
   Tensor loss;
 };
 /// Works in the loop (over the ops recorded since the parameters were read, which it uses up) and inside jit. Frozen parameters are left out.

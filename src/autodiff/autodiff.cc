@@ -75,9 +75,13 @@ class Walk {
     }
     if (!any) return false;
     if (!entry.op->differentiable())
-      fail("{} is not differentiable, and the loss depends on a parameter through it: use stop_gradient on its inputs, or compose it of other ops", entry.op->name);
+      fail(
+          "{} is not differentiable, and the loss depends on a parameter through it: use stop_gradient on its inputs, or compose "
+          "it of other ops",
+          entry.op->name);
     const std::vector<Value> grads = entry.op->vjp(builder_, {entry.inputs, entry.results, grad_results, entry.attrs, wanted});
-    WS_ASSERT(grads.size() == entry.inputs.size(), "the vjp of {} gives {} gradients for {} inputs", entry.op->name, grads.size(), entry.inputs.size());
+    WS_ASSERT(grads.size() == entry.inputs.size(), "the vjp of {} gives {} gradients for {} inputs", entry.op->name, grads.size(),
+              entry.inputs.size());
     for (size_t i = 0; i < grads.size(); ++i) {
       if (!grads[i] || !is_wanted(entry.inputs[i])) continue;
       const Type have = builder_.type_of(grads[i]), input = builder_.type_of(entry.inputs[i]);
@@ -115,7 +119,8 @@ std::vector<Value> backward(Builder& builder, std::span<const TapeEntry> tape, V
                             const std::function<void(size_t)>& on_done, const std::function<void(std::span<const Value>)>& keep) {
   const Type type = builder.type_of(loss);
   if (!is_floating(type.dtype)) fail("the gradient of a loss of {}: only floating values have gradients", type.str());
-  if (type.shape.rank() != 0) fail("the gradient of a loss of {}: a loss is one number, reduce it with sum() or mean()", type.str());
+  if (type.shape.rank() != 0)
+    fail("the gradient of a loss of {}: a loss is one number, reduce it with sum() or mean()", type.str());
   Walk walk(builder, tape, wrt);
   walk.gradients().add(loss, builder.constant(type.dtype, 1));
   for (size_t i = tape.size(); i-- > 0;) {

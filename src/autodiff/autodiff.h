@@ -20,6 +20,7 @@ struct TapeEntry {
 /// `on_done(i)` is called when entry i is no longer needed (the loop frees its saved tensors); may be empty. `keep(live)` is called
 /// after each vjp with the gradients still to be used: whatever else the builder has made since may be freed; may be empty.
 std::vector<Value> backward(Builder& builder, std::span<const TapeEntry> tape, Value loss, std::span<const Value> wrt,
-                            const std::function<void(size_t)>& on_done = {}, const std::function<void(std::span<const Value>)>& keep = {});
+                            const std::function<void(size_t)>& on_done = {},
+                            const std::function<void(std::span<const Value>)>& keep = {});
 
 }  // namespace ws

@@ -20,8 +20,8 @@ class Builder {
   Value op(std::string_view name, std::initializer_list<Value> inputs, const Attrs& attrs = {});
 
   // Sugar used by vjps; binary ones broadcast by NumPy's rule by inserting explicit broadcasts, never casts.
-  Value constant(DType dtype, double value);                     // shape []
-  Value filled(const Type& type, double value);                  // constant broadcast to type.shape
+  Value constant(DType dtype, double value);     // shape []
+  Value filled(const Type& type, double value);  // constant broadcast to type.shape
   Value binary(std::string_view name, Value a, Value b);
   Value add(Value a, Value b) { return binary("add", a, b); }
   Value sub(Value a, Value b) { return binary("sub", a, b); }
@@ -29,9 +29,9 @@ class Builder {
   Value div(Value a, Value b) { return binary("div", a, b); }
   Value neg(Value a) { return op("neg", {a}); }
   Value select(Value condition, Value a, Value b);
-  Value cast(Value a, DType to);                                 // no node where the dtype is already `to`
-  Value broadcast_to(Value a, const Shape& shape);               // no node where equal
-  Value reshape(Value a, const Shape& shape);                    // no node where equal
+  Value cast(Value a, DType to);                    // no node where the dtype is already `to`
+  Value broadcast_to(Value a, const Shape& shape);  // no node where equal
+  Value reshape(Value a, const Shape& shape);       // no node where equal
   Value transpose(Value a, std::vector<int64_t> permutation);
   /// Sums out what broadcasting added, so that the result has `shape`.
   Value sum_to(Value a, const Shape& shape);

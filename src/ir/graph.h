@@ -12,13 +12,13 @@ struct Node {
   const OpDef* op = nullptr;
   Attrs attrs;
   std::vector<Value> inputs;
-  std::vector<Value> results;   // consecutive ids
-  std::string path;             // layer path for messages and profiles ("blocks.0.attention"), may be empty
+  std::vector<Value> results;  // consecutive ids
+  std::string path;            // layer path for messages and profiles ("blocks.0.attention"), may be empty
 };
 
 struct GraphInput {
   Value value;
-  std::string name;             // "x", "fc.weight": letters, digits, '.', '_', '/'
+  std::string name;  // "x", "fc.weight": letters, digits, '.', '_', '/'
 };
 
 /// An output; `donates_input` >= 0 asks that it be written over that input (state).
@@ -48,8 +48,8 @@ class Graph {
   std::vector<Node> nodes_;
   std::vector<GraphInput> inputs_;
   std::vector<GraphOutput> outputs_;
-  std::vector<Type> types_;      // by value id
-  std::vector<int> producers_;   // by value id
+  std::vector<Type> types_;     // by value id
+  std::vector<int> producers_;  // by value id
 };
 
 /// Records into a graph. Equal to what a trace does.
@@ -58,7 +58,7 @@ class GraphBuilder final : public Builder {
   explicit GraphBuilder(Graph& graph) : graph_(graph) {}
   Type type_of(Value v) const override { return graph_.type_of(v); }
   std::vector<Value> apply(const OpDef& op, std::span<const Value> inputs, const Attrs& attrs) override;
-  std::string path;              // given to new nodes
+  std::string path;  // given to new nodes
 
  private:
   Graph& graph_;

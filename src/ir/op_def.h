@@ -22,27 +22,30 @@ struct Value {
 
 /// How an op becomes machine code. Elementwise ops have `emit`; the others are structural and known to the schedule by this kind.
 enum class Lowering : uint8_t {
-  kElementwise,   // one result element from one element of each input; inputs have the result's shape
-  kView,          // no arithmetic: result element i is input element f(i), f affine (reshape, broadcast, transpose, slice)
-  kReduce,        // sum or max over one group of adjacent axes
-  kConcatenate, kPad,
-  kGather,        // rows of a table by index
-  kScatterAdd,    // the adjoint of kGather, deterministic
+  kElementwise,  // one result element from one element of each input; inputs have the result's shape
+  kView,         // no arithmetic: result element i is input element f(i), f affine (reshape, broadcast, transpose, slice)
+  kReduce,       // sum or max over one group of adjacent axes
+  kConcatenate,
+  kPad,
+  kGather,      // rows of a table by index
+  kScatterAdd,  // the adjoint of kGather, deterministic
   kMatmul,
-  kAttention, kAttentionGrad,
-  kCheck,         // passes its input through; may stop the step with a status word
+  kAttention,
+  kAttentionGrad,
+  kCheck,  // passes its input through; may stop the step with a status word
   kAllReduce,
 };
 
 enum Trait : uint32_t {
   kNoTraits = 0,
   kCommutative = 1u << 0,
-  kExpensive = 1u << 1,      // worth storing rather than computing twice inside a kernel (exp, erf, division chains)
-  kRandom = 1u << 2,         // depends on its stream attribute: equal only when the stream is equal
-  kEffect = 1u << 3,         // must run even where its result is unused (checks)
-  kIndexed = 1u << 4,        // emit asks for index() or linear_index()
-  kSwapsPairs = 1u << 5,     // elementwise, but element i reads element i^1 of its input along the last axis
-  kWideGradient = 1u << 6,   // vjp takes an f32 gradient of a bf16 result as it is (casts and data movement); others get it rounded
+  kExpensive = 1u << 1,   // worth storing rather than computing twice inside a kernel (exp, erf, division chains)
+  kRandom = 1u << 2,      // depends on its stream attribute: equal only when the stream is equal
+  kEffect = 1u << 3,      // must run even where its result is unused (checks)
+  kIndexed = 1u << 4,     // emit asks for index() or linear_index()
+  kSwapsPairs = 1u << 5,  // elementwise, but element i reads element i^1 of its input along the last axis
+  kWideGradient =
+      1u << 6,  // vjp takes an f32 gradient of a bf16 result as it is (casts and data movement); others get it rounded
 };
 
 struct Cost {
@@ -72,9 +75,9 @@ struct TestDomain {
 
 struct OpDef {
   std::string_view name;
-  int arity;                              // number of inputs; -1: any number >= 1
+  int arity;  // number of inputs; -1: any number >= 1
   int num_results;
-  uint32_t traits;                        // Trait bits
+  uint32_t traits;  // Trait bits
   Lowering lowering;
   std::vector<AttrSpec> attrs;
   /// Result types. Throws ws::Error naming the op and the offending shapes or dtypes.
@@ -83,16 +86,16 @@ struct OpDef {
   struct VjpArgs {
     std::span<const Value> inputs, results, grad_results;
     const Attrs& attrs;
-    uint64_t wanted = ~uint64_t{0};       // bit i: someone asks for the gradient of input i (inputs from 63 on share a bit)
+    uint64_t wanted = ~uint64_t{0};  // bit i: someone asks for the gradient of input i (inputs from 63 on share a bit)
     bool wants(size_t input) const { return (wanted >> (input < 63 ? input : 63) & 1) != 0; }
   };
-  std::function<std::vector<Value>(Builder&, const VjpArgs&)> vjp;   // or not_differentiable
+  std::function<std::vector<Value>(Builder&, const VjpArgs&)> vjp;  // or not_differentiable
   std::function<Cost(std::span<const Type> inputs, std::span<const Type> results, const Attrs&)> cost;
   /// Independent reference in double precision; results come with their types set, data to be filled.
   std::function<void(std::span<const RefArray> inputs, const Attrs&, std::span<RefArray> results)> reference;
   /// kElementwise only, else empty.
   std::function<ScalarBuilder::S(ScalarBuilder&, std::span<const ScalarBuilder::S> inputs, const Attrs&)> emit;
-  std::vector<TestDomain> domain;         // one per floating input, or one for all
+  std::vector<TestDomain> domain;  // one per floating input, or one for all
 
   bool has(Trait t) const { return (traits & t) != 0; }
   bool differentiable() const { return static_cast<bool>(vjp); }

@@ -30,19 +30,19 @@ class ScalarBuilder {
   virtual S neg(S a) = 0;
   // floating only
   virtual S div(S a, S b) = 0;
-  virtual S fma(S a, S b, S c) = 0;      ///< a*b + c, rounded once
+  virtual S fma(S a, S b, S c) = 0;  ///< a*b + c, rounded once
   virtual S sqrt(S a) = 0;
-  virtual S abs(S a) = 0;                ///< clears the sign bit
+  virtual S abs(S a) = 0;  ///< clears the sign bit
   virtual S copysign(S magnitude, S sign) = 0;
-  virtual S round_even(S a) = 0;         ///< to the nearest integer, ties to even
+  virtual S round_even(S a) = 0;  ///< to the nearest integer, ties to even
   virtual S floor(S a) = 0;
   // integer only
   virtual S bit_and(S a, S b) = 0;
   virtual S bit_or(S a, S b) = 0;
   virtual S bit_xor(S a, S b) = 0;
   virtual S shift_left(S a, int count) = 0;
-  virtual S shift_right(S a, int count) = 0;      ///< arithmetic for i32, logical for u32
-  virtual S mul_high_u32(S a, S b) = 0;           ///< upper 32 bits of the 64-bit product (Philox)
+  virtual S shift_right(S a, int count) = 0;  ///< arithmetic for i32, logical for u32
+  virtual S mul_high_u32(S a, S b) = 0;       ///< upper 32 bits of the 64-bit product (Philox)
   // comparisons give boolean; floating ones are ordered (false on NaN) except ne (true on NaN)
   virtual S eq(S a, S b) = 0;
   virtual S ne(S a, S b) = 0;
@@ -59,9 +59,9 @@ class ScalarBuilder {
   virtual S bitcast(S a, DType to) = 0;  ///< f32 <-> i32/u32, i32 <-> u32
 
   /// Position of the element along `axis` of the op's result, and its row-major position as two u32 halves.
-  virtual S index(int axis) = 0;         ///< i32
-  virtual S linear_index_low() = 0;      ///< u32
-  virtual S linear_index_high() = 0;     ///< u32
+  virtual S index(int axis) = 0;      ///< i32
+  virtual S linear_index_low() = 0;   ///< u32
+  virtual S linear_index_high() = 0;  ///< u32
 };
 
 }  // namespace ws

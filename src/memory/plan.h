@@ -7,11 +7,11 @@
 namespace ws {
 
 struct MemoryPlan {
-  int64_t arena_bytes = 0;                    // exactly what is allocated
-  std::vector<int64_t> offsets;               // by buffer; -1 where the buffer is an input, or lives elsewhere
-  std::vector<int> shares_with;               // by buffer: the buffer whose memory was taken over in place, or -1
+  int64_t arena_bytes = 0;       // exactly what is allocated
+  std::vector<int64_t> offsets;  // by buffer; -1 where the buffer is an input, or lives elsewhere
+  std::vector<int> shares_with;  // by buffer: the buffer whose memory was taken over in place, or -1
   int64_t argument_bytes = 0, output_bytes = 0, donated_bytes = 0, peak_bytes = 0;
-  int64_t lower_bound_bytes = 0;              // the largest sum of live temporaries: no plan can be below it
+  int64_t lower_bound_bytes = 0;  // the largest sum of live temporaries: no plan can be below it
 };
 
 /// Offsets are 64-byte aligned. Outputs that are not donated are temporaries too (copied out or handed over by the runtime), unless

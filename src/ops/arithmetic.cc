@@ -96,10 +96,11 @@ const OpDef& rsqrt_op() {
       .flops = 2,
       .reference = [](double x) { return 1 / std::sqrt(x); },
       .emit = [](ScalarBuilder& b, S x) { return b.div(like(b, x, 1), b.sqrt(x)); },
-      .vjp = [](Builder& b, Value x, Value y, Value g) {  // -y^3 / 2
-        const Value half = b.mul(g, b.constant(b.type_of(x).dtype, -0.5));
-        return b.mul(half, b.mul(y, b.mul(y, y)));
-      },
+      .vjp =
+          [](Builder& b, Value x, Value y, Value g) {  // -y^3 / 2
+            const Value half = b.mul(g, b.constant(b.type_of(x).dtype, -0.5));
+            return b.mul(half, b.mul(y, b.mul(y, y)));
+          },
       .domain = {.low = 0.1, .high = 4},
   });
   return def;

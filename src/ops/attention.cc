@@ -29,11 +29,14 @@ double visible_pairs(const Sizes& s, bool causal) {
 }
 
 void expect_qkv(std::string_view op, const Type& q, const Type& k, const Type& v) {
-  if (q.dtype != k.dtype || q.dtype != v.dtype) fail("{} needs one dtype, given q {}, k {} and v {}: cast them", op, q.str(), k.str(), v.str());
+  if (q.dtype != k.dtype || q.dtype != v.dtype)
+    fail("{} needs one dtype, given q {}, k {} and v {}: cast them", op, q.str(), k.str(), v.str());
   if (q.dtype != DType::f32) fail("{} takes f32, given q {}, k {} and v {}: cast them first", op, q.str(), k.str(), v.str());
   bool fits = q.shape.rank() == 4 && k.shape.rank() == 4 && k.shape == v.shape;
   fits = fits && q.shape[0] == k.shape[0] && q.shape[2] == k.shape[2] && q.shape[3] == k.shape[3];
-  if (!fits) fail("{} needs q [batch, queries, heads, width] and k, v [batch, keys, heads, width], given q {}, k {}, v {}", op, q.str(), k.str(), v.str());
+  if (!fits)
+    fail("{} needs q [batch, queries, heads, width] and k, v [batch, keys, heads, width], given q {}, k {}, v {}", op, q.str(),
+         k.str(), v.str());
 }
 
 // One head of one batch item of a [B, T, H, D] array.
@@ -80,7 +83,8 @@ void forward_reference(Arrays in, const Attrs& attrs, std::span<RefArray> out) {
     double high = -HUGE_VAL, sum = 0;
     for (double w : weight) high = std::isnan(high) || high > w ? high : w;
     for (double& w : weight) sum += w = std::exp(w - high);
-    for (int64_t j = 0; j < keys; ++j) add_scaled(row_of(out[0], b, t, h), weight[static_cast<size_t>(j)] / sum, v.row(j), s.width);
+    for (int64_t j = 0; j < keys; ++j)
+      add_scaled(row_of(out[0], b, t, h), weight[static_cast<size_t>(j)] / sum, v.row(j), s.width);
     out[1].data[row] = high;
     out[2].data[row] = sum;
   });
@@ -138,7 +142,8 @@ const OpDef& attention_op() {
         return {in[0], rows, rows};
       },
       .vjp = [](Builder& b, const OpDef::VjpArgs& a) -> Grads {
-        if (a.grad_results[1] || a.grad_results[2]) fail("attention: row_max and row_sum have no gradient, only the output does: stop_gradient them");
+        if (a.grad_results[1] || a.grad_results[2])
+          fail("attention: row_max and row_sum have no gradient, only the output does: stop_gradient them");
         if (!a.grad_results[0]) return {Value{}, Value{}, Value{}};
         const Value in[] = {a.inputs[0], a.inputs[1], a.inputs[2], a.results[1], a.results[2], a.grad_results[0]};
         return b.apply(attention_grad_op(), in, a.attrs);
@@ -164,7 +169,8 @@ const OpDef& attention_grad_op() {
         const Shape& q = in[0].shape;
         const Type rows{DType::f32, Shape{q[0], q[2], q[1]}};
         if (in[3] != rows || in[4] != rows || in[5] != in[0])
-          fail("attention_grad needs row_max and row_sum {} and grad_out {}, given {}, {} and {}", rows.str(), in[0].str(), in[3].str(), in[4].str(), in[5].str());
+          fail("attention_grad needs row_max and row_sum {} and grad_out {}, given {}, {} and {}", rows.str(), in[0].str(),
+               in[3].str(), in[4].str(), in[5].str());
         return {in[0], in[1], in[2]};
       },
       .vjp = not_differentiable,

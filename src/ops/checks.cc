@@ -18,13 +18,14 @@ const OpDef& check_range_op() {
       },
       .vjp = [](Builder&, const OpDef::VjpArgs&) -> Grads { return {Value{}}; },
       .cost = [](Types in, Types out, const Attrs&) { return streaming_cost(in, out, 0); },
-      .reference = [](Arrays in, const Attrs& attrs, std::span<RefArray> out) {
-        const int64_t low = attrs.integer("low"), high = attrs.integer("high");
-        for (double x : in[0].data)
-          if (!(x >= static_cast<double>(low) && x < static_cast<double>(high)))
-            fail_at_run("{} {} is outside [{}, {})", attrs.text("what"), x, low, high);
-        out[0].data = in[0].data;
-      },
+      .reference =
+          [](Arrays in, const Attrs& attrs, std::span<RefArray> out) {
+            const int64_t low = attrs.integer("low"), high = attrs.integer("high");
+            for (double x : in[0].data)
+              if (!(x >= static_cast<double>(low) && x < static_cast<double>(high)))
+                fail_at_run("{} {} is outside [{}, {})", attrs.text("what"), x, low, high);
+            out[0].data = in[0].data;
+          },
       .emit = {},
       .domain = {TestDomain{}},
   };
@@ -46,10 +47,11 @@ const OpDef& check_finite_op() {
       },
       .vjp = [](Builder&, const OpDef::VjpArgs& a) -> Grads { return {a.grad_results[0]}; },
       .cost = [](Types in, Types out, const Attrs&) { return streaming_cost(in, out, 0); },
-      .reference = [](Arrays in, const Attrs& attrs, std::span<RefArray> out) {
-        if (!std::isfinite(in[0].data[0])) fail_at_run("{} is {}", attrs.text("what"), in[0].data[0]);
-        out[0].data = in[0].data;
-      },
+      .reference =
+          [](Arrays in, const Attrs& attrs, std::span<RefArray> out) {
+            if (!std::isfinite(in[0].data[0])) fail_at_run("{} is {}", attrs.text("what"), in[0].data[0]);
+            out[0].data = in[0].data;
+          },
       .emit = {},
       .domain = {TestDomain{}},
   };

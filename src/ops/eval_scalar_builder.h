@@ -29,10 +29,12 @@ class EvalScalarBuilder final : public ScalarBuilder {
   double value(S s) const {
     const uint64_t v = values_[static_cast<size_t>(s.id)];
     switch (s.dtype) {
-      case DType::f32: case DType::bf16: return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(v)));
+      case DType::f32:
+      case DType::bf16: return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(v)));
       case DType::f64: return std::bit_cast<double>(v);
       case DType::i32: return static_cast<double>(static_cast<int32_t>(static_cast<uint32_t>(v)));
-      case DType::u32: case DType::boolean: return static_cast<double>(static_cast<uint32_t>(v));
+      case DType::u32:
+      case DType::boolean: return static_cast<double>(static_cast<uint32_t>(v));
     }
     return 0;
   }
@@ -49,7 +51,8 @@ class EvalScalarBuilder final : public ScalarBuilder {
 
   S constant(DType dtype, double v) override {
     switch (dtype) {
-      case DType::f32: case DType::bf16: return f(static_cast<float>(v));
+      case DType::f32:
+      case DType::bf16: return f(static_cast<float>(v));
       case DType::f64: return d(v);
       case DType::i32: return i(static_cast<uint32_t>(static_cast<int32_t>(v)), DType::i32);
       case DType::u32: return i(static_cast<uint32_t>(v), DType::u32);
@@ -59,21 +62,31 @@ class EvalScalarBuilder final : public ScalarBuilder {
   }
   S bits_f32(uint32_t bits) override { return load_bits(bits); }
 
-  S add(S a, S b) override { return arithmetic(a, b, [](auto x, auto y) { return x + y; }); }
-  S sub(S a, S b) override { return arithmetic(a, b, [](auto x, auto y) { return x - y; }); }
-  S mul(S a, S b) override { return arithmetic(a, b, [](auto x, auto y) { return x * y; }); }
+  S add(S a, S b) override {
+    return arithmetic(a, b, [](auto x, auto y) { return x + y; });
+  }
+  S sub(S a, S b) override {
+    return arithmetic(a, b, [](auto x, auto y) { return x - y; });
+  }
+  S mul(S a, S b) override {
+    return arithmetic(a, b, [](auto x, auto y) { return x * y; });
+  }
   S neg(S a) override {
     if (is_floating(a.dtype)) return a.dtype == DType::f64 ? d(-as_f64(a)) : f(-as_f32(a));
     return i(0u - bits(a), a.dtype);
   }
-  S div(S a, S b) override { return floating(a, b, [](auto x, auto y) { return x / y; }); }
+  S div(S a, S b) override {
+    return floating(a, b, [](auto x, auto y) { return x / y; });
+  }
   S fma(S a, S b, S c) override {
     expect(a.dtype == b.dtype && a.dtype == c.dtype);
     return a.dtype == DType::f64 ? flushed(std::fma(in64(a), in64(b), in64(c))) : flushed(std::fma(in32(a), in32(b), in32(c)));
   }
   S sqrt(S a) override { return a.dtype == DType::f64 ? flushed(std::sqrt(in64(a))) : flushed(std::sqrt(in32(a))); }
   S abs(S a) override { return a.dtype == DType::f64 ? d(std::fabs(as_f64(a))) : f(std::fabs(as_f32(a))); }
-  S copysign(S a, S b) override { return a.dtype == DType::f64 ? d(std::copysign(as_f64(a), as_f64(b))) : f(std::copysign(as_f32(a), as_f32(b))); }
+  S copysign(S a, S b) override {
+    return a.dtype == DType::f64 ? d(std::copysign(as_f64(a), as_f64(b))) : f(std::copysign(as_f32(a), as_f32(b)));
+  }
   S round_even(S a) override { return a.dtype == DType::f64 ? d(std::nearbyint(in64(a))) : f(std::nearbyint(in32(a))); }
   S floor(S a) override { return a.dtype == DType::f64 ? d(std::floor(in64(a))) : f(std::floor(in32(a))); }
 
@@ -82,14 +95,25 @@ class EvalScalarBuilder final : public ScalarBuilder {
   S bit_xor(S a, S b) override { return i(integer(a) ^ integer(b), a.dtype); }
   S shift_left(S a, int count) override { return i(integer(a) << count, a.dtype); }
   S shift_right(S a, int count) override {
-    return i(a.dtype == DType::i32 ? static_cast<uint32_t>(static_cast<int32_t>(integer(a)) >> count) : integer(a) >> count, a.dtype);
+    return i(a.dtype == DType::i32 ? static_cast<uint32_t>(static_cast<int32_t>(integer(a)) >> count) : integer(a) >> count,
+             a.dtype);
   }
-  S mul_high_u32(S a, S b) override { return i(static_cast<uint32_t>(static_cast<uint64_t>(integer(a)) * integer(b) >> 32), DType::u32); }
+  S mul_high_u32(S a, S b) override {
+    return i(static_cast<uint32_t>(static_cast<uint64_t>(integer(a)) * integer(b) >> 32), DType::u32);
+  }
 
-  S eq(S a, S b) override { return compare(a, b, [](auto x, auto y) { return x == y; }); }
-  S ne(S a, S b) override { return compare(a, b, [](auto x, auto y) { return x != y; }); }
-  S lt(S a, S b) override { return compare(a, b, [](auto x, auto y) { return x < y; }); }
-  S le(S a, S b) override { return compare(a, b, [](auto x, auto y) { return x <= y; }); }
+  S eq(S a, S b) override {
+    return compare(a, b, [](auto x, auto y) { return x == y; });
+  }
+  S ne(S a, S b) override {
+    return compare(a, b, [](auto x, auto y) { return x != y; });
+  }
+  S lt(S a, S b) override {
+    return compare(a, b, [](auto x, auto y) { return x < y; });
+  }
+  S le(S a, S b) override {
+    return compare(a, b, [](auto x, auto y) { return x <= y; });
+  }
   S logical_and(S a, S b) override { return flag((truth(a) & truth(b)) != 0); }
   S logical_or(S a, S b) override { return flag((truth(a) | truth(b)) != 0); }
   S logical_not(S a) override { return flag(truth(a) == 0); }
@@ -104,8 +128,12 @@ class EvalScalarBuilder final : public ScalarBuilder {
       case DType::f32: return flushed(a.dtype == DType::f32 ? as_f32(a) : static_cast<float>(v));
       case DType::bf16: expect(a.dtype == DType::f32); return f(flush(rounded_to_bf16(in32(a))));
       case DType::f64: return d(a.dtype == DType::f32 ? static_cast<double>(in32(a)) : v);
-      case DType::i32: expect(!(std::fabs(v) > 2147483648.0)); return i(std::isnan(v) ? 0x80000000u : static_cast<uint32_t>(static_cast<int64_t>(v)), to);
-      case DType::u32: expect(!(std::fabs(v) > 4294967296.0)); return i(std::isnan(v) ? 0x80000000u : static_cast<uint32_t>(static_cast<int64_t>(v)), to);
+      case DType::i32:
+        expect(!(std::fabs(v) > 2147483648.0));
+        return i(std::isnan(v) ? 0x80000000u : static_cast<uint32_t>(static_cast<int64_t>(v)), to);
+      case DType::u32:
+        expect(!(std::fabs(v) > 4294967296.0));
+        return i(std::isnan(v) ? 0x80000000u : static_cast<uint32_t>(static_cast<int64_t>(v)), to);
       case DType::boolean: return flag(is_floating(a.dtype) && a.dtype != DType::f64 ? in32(a) != 0 : v != 0);
     }
     return {};
@@ -168,7 +196,8 @@ class EvalScalarBuilder final : public ScalarBuilder {
     expect(a.dtype == b.dtype);
     switch (a.dtype) {
       case DType::f64: return flag(op(in64(a), in64(b)));
-      case DType::f32: case DType::bf16: return flag(op(in32(a), in32(b)));
+      case DType::f32:
+      case DType::bf16: return flag(op(in32(a), in32(b)));
       case DType::i32: return flag(op(static_cast<int32_t>(integer(a)), static_cast<int32_t>(integer(b))));
       case DType::u32: return flag(op(integer(a), integer(b)));
       case DType::boolean: return flag(op(truth(a), truth(b)));

@@ -33,7 +33,7 @@ ExpParts exp_parts_nearest(ScalarBuilder& b, S x) {
   return reduced(b, x, shifted, {1, 0x1.fffffcp-2, 0x1.555492p-3, 0x1.5558aap-5, 0x1.12396ep-7, 0x1.6a525p-10});
 }
 
-S at_least(ScalarBuilder& b, S x, double low) { return b.select(b.lt(x, f32(b, low)), f32(b, low), x); }     // NaN passes
+S at_least(ScalarBuilder& b, S x, double low) { return b.select(b.lt(x, f32(b, low)), f32(b, low), x); }    // NaN passes
 S at_most(ScalarBuilder& b, S x, double high) { return b.select(b.lt(f32(b, high), x), f32(b, high), x); }  // NaN passes
 
 S emit_exp(ScalarBuilder& b, S x) {
@@ -65,7 +65,9 @@ S emit_erf(ScalarBuilder& b, S x) {
   const S p = horner(b, u, {0x1.06eba8p-3, -0x1.812726p-2, 0x1.ce256ap-4, -0x1.b735eap-6, 0x1.4b763p-8, -0x1.4cd86p-11});
   const S near = b.fma(x, p, x);
   const S t = at_most(b, b.abs(x), 4);
-  const ExpParts e = exp_parts_floor(b, horner(b, t, {-0x1.b6654ep-14, -0x1.20c89cp+0, -0x1.45e5cap-1, -0x1.ac2398p-4, 0x1.70f442p-6, -0x1.98aadcp-9, 0x1.ab257cp-13}));
+  const ExpParts e = exp_parts_floor(b, horner(b, t,
+                                               {-0x1.b6654ep-14, -0x1.20c89cp+0, -0x1.45e5cap-1, -0x1.ac2398p-4, 0x1.70f442p-6,
+                                                -0x1.98aadcp-9, 0x1.ab257cp-13}));
   const S far = b.fma(b.fma(e.r, e.q, f32(b, 1)), b.neg(e.power), f32(b, 1));
   return b.select(b.lt(t, f32(b, 0.85)), near, b.copysign(far, x));
 }
@@ -115,10 +117,11 @@ const OpDef& erf_op() {
       .flops = 46,
       .reference = [](double x) { return std::erf(x); },
       .emit = emit_erf,
-      .vjp = [](Builder& b, Value x, Value, Value g) {  // 2 / sqrt(pi) * exp(-x^2)
-        const Value slope = b.mul(b.op("exp", {b.neg(b.mul(x, x))}), b.constant(b.type_of(x).dtype, 1.1283791670955126));
-        return b.mul(g, slope);
-      },
+      .vjp =
+          [](Builder& b, Value x, Value, Value g) {  // 2 / sqrt(pi) * exp(-x^2)
+            const Value slope = b.mul(b.op("exp", {b.neg(b.mul(x, x))}), b.constant(b.type_of(x).dtype, 1.1283791670955126));
+            return b.mul(g, slope);
+          },
   });
   return def;
 }

@@ -38,16 +38,19 @@ const OpDef& gather_op() {
         if (b.type_of(g).dtype == DType::bf16) g = b.cast(g, DType::f32);  // sums are never taken in bf16
         return {b.op("scatter_add", {a.inputs[1], g}, {{"rows", b.type_of(a.inputs[0]).shape[0]}}), Value{}};
       },
-      .cost = [](Types in, Types out, const Attrs&) {  // only the rows that are asked for
-        return Cost{.flops = 0, .bytes = 2 * static_cast<double>(out[0].num_bytes()) + static_cast<double>(in[1].num_bytes())};
-      },
-      .reference = [](Arrays in, const Attrs&, std::span<RefArray> out) {
-        const int64_t rows = in[0].type.shape[0], width = product(in[0].type.shape, 1, in[0].type.shape.rank());
-        fill(out[0], [&](int64_t i) {
-          const size_t row = checked_row("gather", in[1].data[static_cast<size_t>(i / width)], rows);
-          return in[0].data[row * static_cast<size_t>(width) + static_cast<size_t>(i % width)];
-        });
-      },
+      .cost =
+          [](Types in, Types out, const Attrs&) {  // only the rows that are asked for
+            return Cost{.flops = 0,
+                        .bytes = 2 * static_cast<double>(out[0].num_bytes()) + static_cast<double>(in[1].num_bytes())};
+          },
+      .reference =
+          [](Arrays in, const Attrs&, std::span<RefArray> out) {
+            const int64_t rows = in[0].type.shape[0], width = product(in[0].type.shape, 1, in[0].type.shape.rank());
+            fill(out[0], [&](int64_t i) {
+              const size_t row = checked_row("gather", in[1].data[static_cast<size_t>(i / width)], rows);
+              return in[0].data[row * static_cast<size_t>(width) + static_cast<size_t>(i % width)];
+            });
+          },
       .emit = {},
       .domain = {TestDomain{}},
   };
@@ -75,18 +78,23 @@ const OpDef& scatter_add_op() {
         for (int i = indices.rank(); i < updates.rank(); ++i) dims.push_back(updates[i]);
         return {{in[1].dtype, Shape(dims)}};
       },
-      .vjp = [](Builder& b, const OpDef::VjpArgs& a) -> Grads { return {Value{}, b.op("gather", {a.grad_results[0], a.inputs[0]})}; },
-      .cost = [](Types in, Types out, const Attrs&) {  // zeros written, then each update read and its row read and written
-        const auto updates = static_cast<double>(in[1].num_bytes());
-        return Cost{.flops = num_elements(in[1]), .bytes = 3 * updates + static_cast<double>(in[0].num_bytes() + out[0].num_bytes())};
+      .vjp = [](Builder& b, const OpDef::VjpArgs& a) -> Grads {
+        return {Value{}, b.op("gather", {a.grad_results[0], a.inputs[0]})};
       },
-      .reference = [](Arrays in, const Attrs&, std::span<RefArray> out) {
-        const auto width = static_cast<size_t>(product(out[0].type.shape, 1, out[0].type.shape.rank()));
-        for (size_t i = 0; i < in[1].data.size(); ++i) {
-          const size_t row = checked_row("scatter_add", in[0].data[i / width], out[0].type.shape[0]);
-          out[0].data[row * width + i % width] += in[1].data[i];
-        }
-      },
+      .cost =
+          [](Types in, Types out, const Attrs&) {  // zeros written, then each update read and its row read and written
+            const auto updates = static_cast<double>(in[1].num_bytes());
+            return Cost{.flops = num_elements(in[1]),
+                        .bytes = 3 * updates + static_cast<double>(in[0].num_bytes() + out[0].num_bytes())};
+          },
+      .reference =
+          [](Arrays in, const Attrs&, std::span<RefArray> out) {
+            const auto width = static_cast<size_t>(product(out[0].type.shape, 1, out[0].type.shape.rank()));
+            for (size_t i = 0; i < in[1].data.size(); ++i) {
+              const size_t row = checked_row("scatter_add", in[0].data[i / width], out[0].type.shape[0]);
+              out[0].data[row * width + i % width] += in[1].data[i];
+            }
+          },
       .emit = {},
       .domain = {TestDomain{}},
   };

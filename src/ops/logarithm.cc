@@ -8,7 +8,9 @@ namespace {
 
 // log(1 + f) + e * ln 2 for f in [-1/4, 1/2].
 S log_of_parts(ScalarBuilder& b, S f, S exponent) {
-  const S q = horner(b, f, {-0x1p-1, 0x1.5555a4p-2, -0x1.00004ap-2, 0x1.99699ep-3, -0x1.54ed96p-3, 0x1.28807ap-3, -0x1.0d98fp-3, 0x1.acf4a6p-4, -0x1.71e324p-5});
+  const S q = horner(b, f,
+                     {-0x1p-1, 0x1.5555a4p-2, -0x1.00004ap-2, 0x1.99699ep-3, -0x1.54ed96p-3, 0x1.28807ap-3, -0x1.0d98fp-3,
+                      0x1.acf4a6p-4, -0x1.71e324p-5});
   const S log_f = b.fma(b.mul(f, f), q, f);
   return b.fma(exponent, f32(b, 0x1.62e43p-1), log_f);
 }
@@ -30,13 +32,14 @@ const OpDef& log_op() {
       .traits = kExpensive,
       .flops = 26,
       .reference = [](double x) { return std::log(x); },
-      .emit = [](ScalarBuilder& b, S x) {
-        const S three_quarters = i32(b, 0x3f400000);
-        const S shifted = b.sub(b.bitcast(x, DType::i32), three_quarters);
-        const S exponent = b.cast(b.shift_right(shifted, 23), DType::f32);
-        const S m = b.bitcast(b.add(b.bit_and(shifted, i32(b, 0x007fffff)), three_quarters), DType::f32);
-        return with_limits(b, x, log_of_parts(b, b.sub(m, f32(b, 1)), exponent));
-      },
+      .emit =
+          [](ScalarBuilder& b, S x) {
+            const S three_quarters = i32(b, 0x3f400000);
+            const S shifted = b.sub(b.bitcast(x, DType::i32), three_quarters);
+            const S exponent = b.cast(b.shift_right(shifted, 23), DType::f32);
+            const S m = b.bitcast(b.add(b.bit_and(shifted, i32(b, 0x007fffff)), three_quarters), DType::f32);
+            return with_limits(b, x, log_of_parts(b, b.sub(m, f32(b, 1)), exponent));
+          },
       .vjp = [](Builder& b, Value x, Value, Value g) { return b.div(g, x); },
       .domain = {.low = 0.1, .high = 8},
   });
@@ -50,16 +53,17 @@ const OpDef& log1p_op() {
       .traits = kExpensive,
       .flops = 30,
       .reference = [](double x) { return std::log1p(x); },
-      .emit = [](ScalarBuilder& b, S x) {
-        const S u = b.add(x, f32(b, 1));
-        const S shifted = b.sub(b.bitcast(u, DType::i32), i32(b, 0x3f400000));
-        const S exponent_bits = b.bit_and(shifted, i32(b, -0x800000));
-        const S scaled = b.bitcast(b.sub(b.bitcast(x, DType::i32), exponent_bits), DType::f32);
-        const S four_over_power = b.bitcast(b.sub(i32(b, 0x40800000), exponent_bits), DType::f32);
-        const S f = b.add(scaled, b.fma(four_over_power, f32(b, 0.25), f32(b, -1)));
-        const S exponent = b.cast(b.shift_right(shifted, 23), DType::f32);
-        return with_limits(b, u, log_of_parts(b, f, exponent));
-      },
+      .emit =
+          [](ScalarBuilder& b, S x) {
+            const S u = b.add(x, f32(b, 1));
+            const S shifted = b.sub(b.bitcast(u, DType::i32), i32(b, 0x3f400000));
+            const S exponent_bits = b.bit_and(shifted, i32(b, -0x800000));
+            const S scaled = b.bitcast(b.sub(b.bitcast(x, DType::i32), exponent_bits), DType::f32);
+            const S four_over_power = b.bitcast(b.sub(i32(b, 0x40800000), exponent_bits), DType::f32);
+            const S f = b.add(scaled, b.fma(four_over_power, f32(b, 0.25), f32(b, -1)));
+            const S exponent = b.cast(b.shift_right(shifted, 23), DType::f32);
+            return with_limits(b, u, log_of_parts(b, f, exponent));
+          },
       .vjp = [](Builder& b, Value x, Value, Value g) { return b.div(g, b.add(x, b.constant(b.type_of(x).dtype, 1))); },
       .domain = {.low = -0.8, .high = 4},
   });

@@ -7,38 +7,62 @@ namespace ws::ops {
 namespace {
 
 OpDef comparison(std::string_view name, uint32_t traits, double (*reference)(double, double), S (*emit)(ScalarBuilder&, S, S)) {
-  return binary({.name = name, .traits = traits, .reference = reference, .emit = emit, .vjp_x = zero_gradient, .vjp_y = zero_gradient, .gives_bool = true});
+  return binary({.name = name,
+                 .traits = traits,
+                 .reference = reference,
+                 .emit = emit,
+                 .vjp_x = zero_gradient,
+                 .vjp_y = zero_gradient,
+                 .gives_bool = true});
 }
 
 OpDef logical(std::string_view name, double (*reference)(double, double), S (*emit)(ScalarBuilder&, S, S)) {
-  return binary({.name = name, .accepts = kBool, .traits = kCommutative, .reference = reference, .emit = emit, .vjp_x = zero_gradient, .vjp_y = zero_gradient, .gives_bool = true});
+  return binary({.name = name,
+                 .accepts = kBool,
+                 .traits = kCommutative,
+                 .reference = reference,
+                 .emit = emit,
+                 .vjp_x = zero_gradient,
+                 .vjp_y = zero_gradient,
+                 .gives_bool = true});
 }
 
 }  // namespace
 
 const OpDef& eq_op() {
-  static const OpDef def = comparison("eq", kCommutative, [](double a, double b) { return a == b ? 1.0 : 0.0; }, [](ScalarBuilder& b, S x, S y) { return b.eq(x, y); });
+  static const OpDef def = comparison(
+      "eq", kCommutative, [](double a, double b) { return a == b ? 1.0 : 0.0; },
+      [](ScalarBuilder& b, S x, S y) { return b.eq(x, y); });
   return def;
 }
 const OpDef& ne_op() {
-  static const OpDef def = comparison("ne", kCommutative, [](double a, double b) { return a != b ? 1.0 : 0.0; }, [](ScalarBuilder& b, S x, S y) { return b.ne(x, y); });
+  static const OpDef def = comparison(
+      "ne", kCommutative, [](double a, double b) { return a != b ? 1.0 : 0.0; },
+      [](ScalarBuilder& b, S x, S y) { return b.ne(x, y); });
   return def;
 }
 const OpDef& lt_op() {
-  static const OpDef def = comparison("lt", kNoTraits, [](double a, double b) { return a < b ? 1.0 : 0.0; }, [](ScalarBuilder& b, S x, S y) { return b.lt(x, y); });
+  static const OpDef def = comparison(
+      "lt", kNoTraits, [](double a, double b) { return a < b ? 1.0 : 0.0; },
+      [](ScalarBuilder& b, S x, S y) { return b.lt(x, y); });
   return def;
 }
 const OpDef& le_op() {
-  static const OpDef def = comparison("le", kNoTraits, [](double a, double b) { return a <= b ? 1.0 : 0.0; }, [](ScalarBuilder& b, S x, S y) { return b.le(x, y); });
+  static const OpDef def = comparison(
+      "le", kNoTraits, [](double a, double b) { return a <= b ? 1.0 : 0.0; },
+      [](ScalarBuilder& b, S x, S y) { return b.le(x, y); });
   return def;
 }
 
 const OpDef& logical_and_op() {
-  static const OpDef def = logical("logical_and", [](double a, double b) { return a * b; }, [](ScalarBuilder& b, S x, S y) { return b.logical_and(x, y); });
+  static const OpDef def = logical(
+      "logical_and", [](double a, double b) { return a * b; }, [](ScalarBuilder& b, S x, S y) { return b.logical_and(x, y); });
   return def;
 }
 const OpDef& logical_or_op() {
-  static const OpDef def = logical("logical_or", [](double a, double b) { return a + b > 0 ? 1.0 : 0.0; }, [](ScalarBuilder& b, S x, S y) { return b.logical_or(x, y); });
+  static const OpDef def = logical(
+      "logical_or", [](double a, double b) { return a + b > 0 ? 1.0 : 0.0; },
+      [](ScalarBuilder& b, S x, S y) { return b.logical_or(x, y); });
   return def;
 }
 const OpDef& logical_not_op() {
@@ -88,9 +112,13 @@ const OpDef& select_op() {
         return grads;
       },
       .cost = [](Types in, Types out, const Attrs&) { return streaming_cost(in, out, 1); },
-      .reference = [](Arrays in, const Attrs&, std::span<RefArray> out) {
-        fill(out[0], [&](int64_t i) { const auto j = static_cast<size_t>(i); return in[0].data[j] != 0 ? in[1].data[j] : in[2].data[j]; });
-      },
+      .reference =
+          [](Arrays in, const Attrs&, std::span<RefArray> out) {
+            fill(out[0], [&](int64_t i) {
+              const auto j = static_cast<size_t>(i);
+              return in[0].data[j] != 0 ? in[1].data[j] : in[2].data[j];
+            });
+          },
       .emit = [](ScalarBuilder& b, std::span<const S> in, const Attrs&) { return b.select(in[0], in[1], in[2]); },
       .domain = {TestDomain{}},
   };

@@ -19,11 +19,15 @@ Sizes sizes_of(const Shape& a, const Shape& b, const Attrs& attrs) {
 Type infer_product(const Type& a, const Type& b, const Attrs& attrs) {
   const DType out = attrs.dtype("out_dtype");
   const auto given = [&] {
-    return fmt::format("{}{} and {}{}", a.str(), attrs.flag("transpose_a") ? " transposed" : "", b.str(), attrs.flag("transpose_b") ? " transposed" : "");
+    return fmt::format("{}{} and {}{}", a.str(), attrs.flag("transpose_a") ? " transposed" : "", b.str(),
+                       attrs.flag("transpose_b") ? " transposed" : "");
   };
-  if (a.dtype != b.dtype || !holds(kF32Bf16, a.dtype)) fail("matmul takes f32 and f32 or bf16 and bf16, given {}: cast one of them", given());
-  if (!holds(kF32Bf16, out) || (a.dtype == DType::f32 && out != DType::f32)) fail("matmul of {} cannot give {}: cast the result", given(), name_of(out));
-  if (a.shape.rank() < 2 || b.shape.rank() < 2) fail("matmul needs matrices, given {}: reshape vectors to [1, n] or [n, 1]", given());
+  if (a.dtype != b.dtype || !holds(kF32Bf16, a.dtype))
+    fail("matmul takes f32 and f32 or bf16 and bf16, given {}: cast one of them", given());
+  if (!holds(kF32Bf16, out) || (a.dtype == DType::f32 && out != DType::f32))
+    fail("matmul of {} cannot give {}: cast the result", given(), name_of(out));
+  if (a.shape.rank() < 2 || b.shape.rank() < 2)
+    fail("matmul needs matrices, given {}: reshape vectors to [1, n] or [n, 1]", given());
   bool leading_fit = b.shape.rank() == 2 || b.shape.rank() == a.shape.rank();
   for (int i = 0; leading_fit && b.shape.rank() > 2 && i < a.shape.rank() - 2; ++i) leading_fit = a.shape[i] == b.shape[i];
   if (!leading_fit) fail("matmul of {}: the second must be a matrix or have the leading dims of the first", given());
@@ -86,28 +90,32 @@ const OpDef& matmul_op() {
       .num_results = 1,
       .traits = kWideGradient,
       .lowering = Lowering::kMatmul,
-      .attrs = {{"transpose_a", AttrSpec::Kind::flag}, {"transpose_b", AttrSpec::Kind::flag}, {"out_dtype", AttrSpec::Kind::dtype}},
+      .attrs = {{"transpose_a", AttrSpec::Kind::flag},
+                {"transpose_b", AttrSpec::Kind::flag},
+                {"out_dtype", AttrSpec::Kind::dtype}},
       .infer = [](Types in, const Attrs& attrs) -> std::vector<Type> { return {infer_product(in[0], in[1], attrs)}; },
       .vjp = matmul_gradients,
-      .cost = [](Types in, Types out, const Attrs& attrs) {
-        return streaming_cost(in, out, 2 * static_cast<double>(sizes_of(in[0].shape, in[1].shape, attrs).k));
-      },
-      .reference = [](Arrays in, const Attrs& attrs, std::span<RefArray> out) {
-        const Shape &a = in[0].type.shape, &b = in[1].type.shape;
-        const bool ta = attrs.flag("transpose_a"), tb = attrs.flag("transpose_b");
-        const Sizes s = sizes_of(a, b, attrs);
-        const int64_t batch = product(a, 0, a.rank() - 2);
-        for (int64_t i = 0; i < batch; ++i) {
-          const double* x = in[0].data.data() + i * s.m * s.k;
-          const double* y = in[1].data.data() + (b.rank() == 2 ? 0 : i * s.k * s.n);
-          double* c = out[0].data.data() + i * s.m * s.n;
-          for (int64_t row = 0; row < s.m; ++row)
-            for (int64_t k = 0; k < s.k; ++k) {
-              const double factor = x[ta ? k * s.m + row : row * s.k + k];
-              for (int64_t col = 0; col < s.n; ++col) c[row * s.n + col] += factor * y[tb ? col * s.k + k : k * s.n + col];
+      .cost =
+          [](Types in, Types out, const Attrs& attrs) {
+            return streaming_cost(in, out, 2 * static_cast<double>(sizes_of(in[0].shape, in[1].shape, attrs).k));
+          },
+      .reference =
+          [](Arrays in, const Attrs& attrs, std::span<RefArray> out) {
+            const Shape &a = in[0].type.shape, &b = in[1].type.shape;
+            const bool ta = attrs.flag("transpose_a"), tb = attrs.flag("transpose_b");
+            const Sizes s = sizes_of(a, b, attrs);
+            const int64_t batch = product(a, 0, a.rank() - 2);
+            for (int64_t i = 0; i < batch; ++i) {
+              const double* x = in[0].data.data() + i * s.m * s.k;
+              const double* y = in[1].data.data() + (b.rank() == 2 ? 0 : i * s.k * s.n);
+              double* c = out[0].data.data() + i * s.m * s.n;
+              for (int64_t row = 0; row < s.m; ++row)
+                for (int64_t k = 0; k < s.k; ++k) {
+                  const double factor = x[ta ? k * s.m + row : row * s.k + k];
+                  for (int64_t col = 0; col < s.n; ++col) c[row * s.n + col] += factor * y[tb ? col * s.k + k : k * s.n + col];
+                }
             }
-        }
-      },
+          },
       .emit = {},
       .domain = {TestDomain{}},
   };

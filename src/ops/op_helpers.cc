@@ -12,12 +12,15 @@ void expect_dtype(std::string_view op, const Type& type, DTypeSet accepted) {
 
 void expect_same_type(std::string_view op, const Type& a, const Type& b) {
   if (a.dtype != b.dtype) fail("{} needs inputs of one dtype, given {} and {}: cast one of them", op, a.str(), b.str());
-  if (a.shape != b.shape) fail("{} needs inputs of one shape, given {} and {}: broadcast or reshape one of them", op, a.str(), b.str());
+  if (a.shape != b.shape)
+    fail("{} needs inputs of one shape, given {} and {}: broadcast or reshape one of them", op, a.str(), b.str());
 }
 
 namespace {
 uint32_t low_bits(double x) { return static_cast<uint32_t>(static_cast<int64_t>(x)); }
-double wrapped(DType dtype, uint32_t bits) { return dtype == DType::i32 ? static_cast<double>(static_cast<int32_t>(bits)) : static_cast<double>(bits); }
+double wrapped(DType dtype, uint32_t bits) {
+  return dtype == DType::i32 ? static_cast<double>(static_cast<int32_t>(bits)) : static_cast<double>(bits);
+}
 }  // namespace
 
 double num_elements(const Type& t) { return static_cast<double>(t.shape.num_elements()); }
@@ -42,11 +45,14 @@ OpDef unary(const Unary& u) {
         expect_dtype(u.name, in[0], u.accepts);
         return {{u.gives_bool ? DType::boolean : in[0].dtype, in[0].shape}};
       },
-      .vjp = [u](Builder& b, const OpDef::VjpArgs& a) -> Grads { return {u.vjp(b, a.inputs[0], a.results[0], a.grad_results[0])}; },
-      .cost = [u](Types in, Types out, const Attrs&) { return streaming_cost(in, out, u.flops); },
-      .reference = [u](Arrays in, const Attrs&, std::span<RefArray> out) {
-        fill(out[0], [&](int64_t i) { return u.reference(in[0].data[static_cast<size_t>(i)]); });
+      .vjp = [u](Builder& b, const OpDef::VjpArgs& a) -> Grads {
+        return {u.vjp(b, a.inputs[0], a.results[0], a.grad_results[0])};
       },
+      .cost = [u](Types in, Types out, const Attrs&) { return streaming_cost(in, out, u.flops); },
+      .reference =
+          [u](Arrays in, const Attrs&, std::span<RefArray> out) {
+            fill(out[0], [&](int64_t i) { return u.reference(in[0].data[static_cast<size_t>(i)]); });
+          },
       .emit = [u](ScalarBuilder& b, std::span<const S> in, const Attrs&) { return u.emit(b, in[0]); },
       .domain = {u.domain},
   };
@@ -73,14 +79,15 @@ OpDef binary(const Binary& u) {
         return grads;
       },
       .cost = [u](Types in, Types out, const Attrs&) { return streaming_cost(in, out, u.flops); },
-      .reference = [u](Arrays in, const Attrs&, std::span<RefArray> out) {
-        const DType dtype = out[0].type.dtype;
-        const bool wraps = u.wrapping && holds(kIntegers, dtype);
-        fill(out[0], [&](int64_t i) {
-          const double x = in[0].data[static_cast<size_t>(i)], y = in[1].data[static_cast<size_t>(i)];
-          return wraps ? wrapped(dtype, u.wrapping(low_bits(x), low_bits(y))) : u.reference(x, y);
-        });
-      },
+      .reference =
+          [u](Arrays in, const Attrs&, std::span<RefArray> out) {
+            const DType dtype = out[0].type.dtype;
+            const bool wraps = u.wrapping && holds(kIntegers, dtype);
+            fill(out[0], [&](int64_t i) {
+              const double x = in[0].data[static_cast<size_t>(i)], y = in[1].data[static_cast<size_t>(i)];
+              return wraps ? wrapped(dtype, u.wrapping(low_bits(x), low_bits(y))) : u.reference(x, y);
+            });
+          },
       .emit = [u](ScalarBuilder& b, std::span<const S> in, const Attrs&) { return u.emit(b, in[0], in[1]); },
       .domain = u.domain,
   };

@@ -39,10 +39,10 @@ struct Unary {
   std::string_view name;
   DTypeSet accepts = kF32Bf16;
   uint32_t traits = kNoTraits;
-  double flops = 1;                                              // per element
+  double flops = 1;  // per element
   double (*reference)(double x);
   S (*emit)(ScalarBuilder& b, S x);
-  Value (*vjp)(Builder& b, Value x, Value y, Value grad);        // or zero_gradient
+  Value (*vjp)(Builder& b, Value x, Value y, Value grad);  // or zero_gradient
   TestDomain domain = {};
   bool gives_bool = false;
 };
@@ -60,7 +60,7 @@ struct Binary {
   Value (*vjp_y)(Builder& b, Value x, Value y, Value result, Value grad);
   std::vector<TestDomain> domain = {TestDomain{}};
   bool gives_bool = false;
-  uint32_t (*wrapping)(uint32_t a, uint32_t b) = nullptr;        // the reference of integers, where doubles cannot hold the result
+  uint32_t (*wrapping)(uint32_t a, uint32_t b) = nullptr;  // the reference of integers, where doubles cannot hold the result
 };
 OpDef binary(const Binary& u);
 

@@ -86,12 +86,15 @@ const OpDef& sign_op() {
       .name = "sign",
       .accepts = kFloats,
       .flops = 2,
-      .reference = [](double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : x; },
-      .emit = [](ScalarBuilder& b, S x) {
-        const S zero = like(b, x, 0);
-        const S zero_or_nan = b.mul(x, zero);
-        return b.select(b.lt(zero, x), like(b, x, 1), b.select(b.lt(x, zero), like(b, x, -1), zero_or_nan));
-      },
+      .reference = [](double x) { return x > 0   ? 1.0
+                                         : x < 0 ? -1.0
+                                                 : x; },
+      .emit =
+          [](ScalarBuilder& b, S x) {
+            const S zero = like(b, x, 0);
+            const S zero_or_nan = b.mul(x, zero);
+            return b.select(b.lt(zero, x), like(b, x, 1), b.select(b.lt(x, zero), like(b, x, -1), zero_or_nan));
+          },
       .vjp = zero_gradient,
       .domain = {.kinks = {0}},
   });
@@ -105,10 +108,11 @@ const OpDef& relu_op() {
       .accepts = kFloats,
       .reference = [](double x) { return x < 0 ? 0.0 : x; },
       .emit = [](ScalarBuilder& b, S x) { return b.select(b.lt(x, like(b, x, 0)), like(b, x, 0), x); },
-      .vjp = [](Builder& b, Value, Value y, Value g) {  // from the result, so that x need not be kept
-        const Value zero = b.constant(b.type_of(g).dtype, 0);
-        return b.select(b.binary("lt", zero, y), g, zero);
-      },
+      .vjp =
+          [](Builder& b, Value, Value y, Value g) {  // from the result, so that x need not be kept
+            const Value zero = b.constant(b.type_of(g).dtype, 0);
+            return b.select(b.binary("lt", zero, y), g, zero);
+          },
       .domain = {.kinks = {0}},
   });
   return def;

@@ -11,18 +11,20 @@ constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
 constexpr int kRounds = 10;
 
 uint32_t philox_word0(uint64_t position, uint64_t stream, uint32_t key0, uint32_t key1) {
-  std::array<uint32_t, 4> c = {static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), static_cast<uint32_t>(stream),
-                               static_cast<uint32_t>(stream >> 32)};
+  std::array<uint32_t, 4> c = {static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32),
+                               static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)};
   for (int round = 0; round < kRounds; ++round, key0 += kWeyl0, key1 += kWeyl1) {
     const uint64_t p0 = static_cast<uint64_t>(kMultiplier0) * c[0], p1 = static_cast<uint64_t>(kMultiplier1) * c[2];
-    c = {static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ key0, static_cast<uint32_t>(p1), static_cast<uint32_t>(p0 >> 32) ^ c[3] ^ key1, static_cast<uint32_t>(p0)};
+    c = {static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ key0, static_cast<uint32_t>(p1), static_cast<uint32_t>(p0 >> 32) ^ c[3] ^ key1,
+         static_cast<uint32_t>(p0)};
   }
   return c[0];
 }
 
 S emit_philox(ScalarBuilder& b, S key0, S key1, uint64_t stream) {
   const auto u32 = [&](uint32_t v) { return b.constant(DType::u32, v); };
-  std::array<S, 4> c = {b.linear_index_low(), b.linear_index_high(), u32(static_cast<uint32_t>(stream)), u32(static_cast<uint32_t>(stream >> 32))};
+  std::array<S, 4> c = {b.linear_index_low(), b.linear_index_high(), u32(static_cast<uint32_t>(stream)),
+                        u32(static_cast<uint32_t>(stream >> 32))};
   const S m0 = u32(kMultiplier0), m1 = u32(kMultiplier1);
   for (int round = 0; round < kRounds; ++round) {
     const S high0 = b.mul_high_u32(m0, c[0]), low0 = b.mul(m0, c[0]);
@@ -50,18 +52,21 @@ const OpDef& random_bits_op() {
         expect_same_type("random_bits", in[0], in[1]);
         return {in[0]};
       },
-      .vjp = [](Builder&, const OpDef::VjpArgs&) -> Grads { return {Value{}, Value{}}; },
+      .vjp = [](Builder&, const OpDef::VjpArgs&) -> Grads {
+        return {Value{}, Value{}};
+      },
       .cost = [](Types in, Types out, const Attrs&) { return streaming_cost(in, out, 100); },
-      .reference = [](Arrays in, const Attrs& attrs, std::span<RefArray> out) {
-        const auto stream = static_cast<uint64_t>(attrs.integer("stream"));
-        fill(out[0], [&](int64_t i) {
-          const auto j = static_cast<size_t>(i);
-          return static_cast<double>(philox_word0(j, stream, static_cast<uint32_t>(in[0].data[j]), static_cast<uint32_t>(in[1].data[j])));
-        });
-      },
-      .emit = [](ScalarBuilder& b, std::span<const S> in, const Attrs& attrs) {
-        return emit_philox(b, in[0], in[1], static_cast<uint64_t>(attrs.integer("stream")));
-      },
+      .reference =
+          [](Arrays in, const Attrs& attrs, std::span<RefArray> out) {
+            const auto stream = static_cast<uint64_t>(attrs.integer("stream"));
+            fill(out[0], [&](int64_t i) {
+              const auto j = static_cast<size_t>(i);
+              return static_cast<double>(
+                  philox_word0(j, stream, static_cast<uint32_t>(in[0].data[j]), static_cast<uint32_t>(in[1].data[j])));
+            });
+          },
+      .emit = [](ScalarBuilder& b, std::span<const S> in,
+                 const Attrs& attrs) { return emit_philox(b, in[0], in[1], static_cast<uint64_t>(attrs.integer("stream"))); },
       .domain = {TestDomain{}},
   };
   return def;

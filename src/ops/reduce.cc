@@ -65,11 +65,14 @@ const OpDef& reduce_sum_op() {
       .lowering = Lowering::kReduce,
       .attrs = kAxes,
       .infer = [](Types in, const Attrs& attrs) -> std::vector<Type> { return {infer_reduced("reduce_sum", in[0], attrs)}; },
-      .vjp = [](Builder& b, const OpDef::VjpArgs& a) -> Grads { return {spread(b, a.grad_results[0], b.type_of(a.inputs[0]).shape, a.attrs)}; },
-      .cost = reduce_cost,
-      .reference = [](Arrays in, const Attrs& attrs, std::span<RefArray> out) {
-        reduce_reference(in[0], attrs, out[0], 0.0, [](double s, double x) { return s + x; });
+      .vjp = [](Builder& b, const OpDef::VjpArgs& a) -> Grads {
+        return {spread(b, a.grad_results[0], b.type_of(a.inputs[0]).shape, a.attrs)};
       },
+      .cost = reduce_cost,
+      .reference =
+          [](Arrays in, const Attrs& attrs, std::span<RefArray> out) {
+            reduce_reference(in[0], attrs, out[0], 0.0, [](double s, double x) { return s + x; });
+          },
       .emit = {},
       .domain = {TestDomain{}},
   };
@@ -99,9 +102,10 @@ const OpDef& reduce_max_op() {
         return {b.select(is_max, share, b.constant(type.dtype, 0))};
       },
       .cost = reduce_cost,
-      .reference = [](Arrays in, const Attrs& attrs, std::span<RefArray> out) {
-        reduce_reference(in[0], attrs, out[0], -HUGE_VAL, [](double m, double x) { return std::isnan(m) || m > x ? m : x; });
-      },
+      .reference =
+          [](Arrays in, const Attrs& attrs, std::span<RefArray> out) {
+            reduce_reference(in[0], attrs, out[0], -HUGE_VAL, [](double m, double x) { return std::isnan(m) || m > x ? m : x; });
+          },
       .emit = {},
       .domain = {TestDomain{}},
   };

@@ -12,7 +12,7 @@ namespace ws {
 namespace {
 
 constexpr int64_t kGuardBytes = 64;
-constexpr uint32_t kGuardWord = 0x7fc0dead;   // a NaN of our own, seen as such by NAN_CHECK too
+constexpr uint32_t kGuardWord = 0x7fc0dead;  // a NaN of our own, seen as such by NAN_CHECK too
 
 size_t at(int i) { return static_cast<size_t>(i); }
 
@@ -73,7 +73,7 @@ void CheckedRun::find_lifetimes() {
   for (size_t c = 0; c < p.calls.size(); ++c)
     for (const auto* list : {&p.calls[c].reads, &p.calls[c].writes})
       for (int b : *list) last_use_[at(b)] = static_cast<int>(c);
-  for (size_t b = p.buffers.size(); b-- > 0;)   // memory taken over in place lives on
+  for (size_t b = p.buffers.size(); b-- > 0;)  // memory taken over in place lives on
     for (int host = executable_.plan().shares_with[b]; host >= 0; host = executable_.plan().shares_with[at(host)])
       last_use_[at(host)] = std::max(last_use_[at(host)], last_use_[b]);
 }
@@ -93,7 +93,8 @@ RefArray CheckedRun::read(int buffer) const {
   r.data.resize(static_cast<size_t>(r.type.shape.num_elements()));
   const Shape& shape = r.type.shape;
   InputLayout layout{0, dense_strides(shape)};
-  if (const auto& layouts = executable_.options().input_layouts; b.role == ProgramBuffer::Role::kInput && !layouts.empty()) layout = layouts[at(b.index)];
+  if (const auto& layouts = executable_.options().input_layouts; b.role == ProgramBuffer::Role::kInput && !layouts.empty())
+    layout = layouts[at(b.index)];
   for (size_t i = 0; i < r.data.size(); ++i) {
     int64_t place = layout.offset, rest = static_cast<int64_t>(i);
     for (int axis = shape.rank() - 1; axis >= 0; --axis) {
@@ -109,7 +110,7 @@ void CheckedRun::poison(int buffer) const {
   const ProgramBuffer& b = executable_.program().buffers[at(buffer)];
   if (b.role != ProgramBuffer::Role::kTemporary || executable_.plan().offsets[at(buffer)] < 0) return;
   char* memory = address(buffer);
-  const int64_t body = b.num_bytes() - kGuardBytes;   // the guard's words count from its own start
+  const int64_t body = b.num_bytes() - kGuardBytes;  // the guard's words count from its own start
   for (int64_t i = 0; i + 4 <= body; i += 4) std::memcpy(memory + i, &kGuardWord, 4);
   for (int64_t i = 0; i < kGuardBytes; i += 4) std::memcpy(memory + body + i, &kGuardWord, 4);
 }
@@ -120,10 +121,11 @@ void CheckedRun::check_guards(int call) const {
     const ProgramBuffer& buffer = p.buffers[at(b)];
     if (buffer.role != ProgramBuffer::Role::kTemporary || executable_.plan().offsets[at(b)] < 0) continue;
     const int host = executable_.plan().shares_with[at(b)];
-    if (host >= 0 && p.buffers[at(host)].num_bytes() != buffer.num_bytes()) continue;   // its end lies inside the host's old data
+    if (host >= 0 && p.buffers[at(host)].num_bytes() != buffer.num_bytes()) continue;  // its end lies inside the host's old data
     const char* guard = address(b) + buffer.num_bytes() - kGuardBytes;
     for (int64_t i = 0; i + 4 <= kGuardBytes; i += 4)
-      WS_ASSERT(std::memcmp(guard + i, &kGuardWord, 4) == 0, "kernel {} wrote past the end of {}", title(call_at(call)), buffer.name);
+      WS_ASSERT(std::memcmp(guard + i, &kGuardWord, 4) == 0, "kernel {} wrote past the end of {}", title(call_at(call)),
+                buffer.name);
   }
 }
 
@@ -151,8 +153,9 @@ const RefArray& CheckedRun::value(Value v) {
     const int place = buffer_of_value_[at(in.id)];
     // What this kernel computes again is not read, even if its first copy once lay in memory.
     const bool computed_here = std::find(nodes_here_.begin(), nodes_here_.end(), g.producer_of(in)) != nodes_here_.end();
-    const bool lies_there = place >= 0 && !computed_here && std::find(written_before_.begin(), written_before_.end(), place) != written_before_.end();
-    if (lies_there && last_use_[at(place)] < call_) stale_ = true;   // the kernel reads a copy of it
+    const bool lies_there =
+        place >= 0 && !computed_here && std::find(written_before_.begin(), written_before_.end(), place) != written_before_.end();
+    if (lies_there && last_use_[at(place)] < call_) stale_ = true;  // the kernel reads a copy of it
     inputs.push_back(lies_there && known_.count(in.id) == 0 ? known_[in.id] = read(place) : value(in));
   }
   std::vector<RefArray> results = interpret_node(g, node, inputs);
@@ -189,7 +192,8 @@ void CheckedRun::compare(int call) {
     for (size_t i = 0; i < want.data.size(); ++i) {
       const double w = want.data[i], x = got.data[i];
       const bool same = w == x || (std::isnan(w) && std::isnan(x)) || std::abs(w - x) <= tolerance;
-      WS_ASSERT(same, "VERIFY: kernel {} wrote {} where the reference has {}, element {} of %{}", title(call_at(call)), x, w, i, v.id);
+      WS_ASSERT(same, "VERIFY: kernel {} wrote {} where the reference has {}, element {} of %{}", title(call_at(call)), x, w, i,
+                v.id);
     }
   }
   for (int b : call_at(call).writes) written_before_.push_back(b);
@@ -214,7 +218,8 @@ void CheckedRun::after(int call, double ns) {
   if (tracing()) {
     const int64_t end = trace_now_ns();
     const KernelCall& k = call_at(call);
-    trace_event(title(k), "kernel", end - static_cast<int64_t>(ns), end, fmt::format("\"flops\": {}, \"bytes\": {}", k.cost.flops, k.cost.bytes));
+    trace_event(title(k), "kernel", end - static_cast<int64_t>(ns), end,
+                fmt::format("\"flops\": {}, \"bytes\": {}", k.cost.flops, k.cost.bytes));
   }
 }
 

@@ -36,14 +36,14 @@ class CheckedRun {
   void* const* inputs_;
   void* const* outputs_;
   char* arena_;
-  std::vector<int> buffer_of_value_;       // by value id, -1: never in memory
-  std::vector<int> last_use_;              // by buffer: last call that touches its memory
-  std::vector<int> written_before_;        // buffers that hold their value by now, inputs included
-  std::vector<int> nodes_here_;            // nodes of the kernel looked at
-  int call_ = 0;                           // its index
-  bool stale_ = false;                     // its reference would need memory that has been given away
-  std::map<int, RefArray> known_;          // by value id: what this kernel's reference has needed so far
-  std::map<int, RefArray> expected_;       // by value id: first phases leave it for the second
+  std::vector<int> buffer_of_value_;  // by value id, -1: never in memory
+  std::vector<int> last_use_;         // by buffer: last call that touches its memory
+  std::vector<int> written_before_;   // buffers that hold their value by now, inputs included
+  std::vector<int> nodes_here_;       // nodes of the kernel looked at
+  int call_ = 0;                      // its index
+  bool stale_ = false;                // its reference would need memory that has been given away
+  std::map<int, RefArray> known_;     // by value id: what this kernel's reference has needed so far
+  std::map<int, RefArray> expected_;  // by value id: first phases leave it for the second
 };
 
 }  // namespace ws

@@ -103,7 +103,8 @@ void Executable::ensure_arena() {
 int64_t Executable::temporary_bytes() const { return plan_.arena_bytes + device_->scratch_bytes(); }
 
 void Executable::run(void* const* inputs, void* const* outputs) {
-  if (checked_) [[unlikely]] return run_checked(inputs, outputs);
+  if (checked_) [[unlikely]]
+    return run_checked(inputs, outputs);
   ensure_arena();
   StepStatus status;
   {
@@ -126,7 +127,8 @@ StepStatus Executable::observe_step(void* const* inputs, void* const* outputs, c
   };
   FlushDenormals mode;
   WorkersLease lease(options_.num_threads);
-  return device_->run_observed(inputs, outputs, arena_, lease.workers(), pass_on, const_cast<std::function<void(int, double)>*>(&observe));
+  return device_->run_observed(inputs, outputs, arena_, lease.workers(), pass_on,
+                               const_cast<std::function<void(int, double)>*>(&observe));
 }
 
 void Executable::run_observed(void* const* inputs, void* const* outputs, const std::function<void(int, double)>& observe) {
@@ -140,8 +142,10 @@ void Executable::run_checked(void* const* inputs, void* const* outputs) {
   ensure_arena();
   CheckedRun check(*this, inputs, outputs, static_cast<char*>(arena_));
   const StepStatus status = observe_step(inputs, outputs, [&](int call, double ns) {
-    if (ns < 0) check.before(call);
-    else check.after(call, ns);
+    if (ns < 0)
+      check.before(call);
+    else
+      check.after(call, ns);
   });
   if (status) throw_check(status);
 }
@@ -152,7 +156,8 @@ void Executable::throw_check(const StepStatus& status) const {
   const std::string& path = program_->calls[static_cast<size_t>(status.call)].path;
   const std::string where = path.empty() ? "" : fmt::format(" (in {})", path);
   if (call.op->name == "check_range")
-    fail_at_run("{} {:.0f} is outside [{}, {}){}; nothing was updated", what, status.value, call.attrs.integer("low"), call.attrs.integer("high"), where);
+    fail_at_run("{} {:.0f} is outside [{}, {}){}; nothing was updated", what, status.value, call.attrs.integer("low"),
+                call.attrs.integer("high"), where);
   throw NonFiniteError(fmt::format("the {} is {}{}; nothing was updated", what, status.value, where));
 }
 

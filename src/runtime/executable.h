@@ -14,8 +14,8 @@ namespace ws {
 struct ExecutableOptions {
   bool fuse = true;
   int num_threads = 1;
-  std::vector<InputLayout> input_layouts;   // empty: all inputs dense
-  bool share_arena = false;                 // the loop: one arena a thread for all its ops, as large as the largest needs
+  std::vector<InputLayout> input_layouts;  // empty: all inputs dense
+  bool share_arena = false;                // the loop: one arena a thread for all its ops, as large as the largest needs
 };
 
 class Executable {
@@ -52,7 +52,7 @@ class Executable {
   std::unique_ptr<DeviceProgram> device_;
   Workers* workers_ = nullptr;
   void* arena_ = nullptr;
-  bool checked_ = false;   // a debug flag asks for a look at every kernel
+  bool checked_ = false;  // a debug flag asks for a look at every kernel
 };
 
 }  // namespace ws

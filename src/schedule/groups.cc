@@ -44,8 +44,8 @@ int Groups::available_in(const Graph& graph, const ViewMap& views, Value v) cons
 
 namespace {
 
-constexpr size_t kMaxNodes = 160;      // of one kernel: compile time grows with it
-constexpr size_t kRecentGroups = 24;   // siblings looked at
+constexpr size_t kMaxNodes = 160;     // of one kernel: compile time grows with it
+constexpr size_t kRecentGroups = 24;  // siblings looked at
 
 class Grouper {
  public:
@@ -79,7 +79,9 @@ class Grouper {
 
   // --- dependencies between groups -----------------------------------------------------------------------------------------
   using Bits = std::vector<uint64_t>;
-  static bool test(const Bits& b, int g) { return static_cast<size_t>(g / 64) < b.size() && (b[static_cast<size_t>(g / 64)] >> (g % 64) & 1); }
+  static bool test(const Bits& b, int g) {
+    return static_cast<size_t>(g / 64) < b.size() && (b[static_cast<size_t>(g / 64)] >> (g % 64) & 1);
+  }
   static void set(Bits& b, int g) {
     if (b.size() <= static_cast<size_t>(g / 64)) b.resize(static_cast<size_t>(g / 64) + 1);
     b[static_cast<size_t>(g / 64)] |= uint64_t{1} << (g % 64);
@@ -144,9 +146,10 @@ class Grouper {
     Group& target = group(g);
     std::vector<int64_t> cuts = target.cuts;
     const Node& e = node(maker);
-    const bool fits = target.kind != Group::Kind::kLibrary && !target.closed && !target.has_flat_reduce && count(base) == target.elements &&
-                      views_.is_whole(v) && !e.op->has(kIndexed) && !e.op->has(kSwapsPairs) && target.nodes.size() < kMaxNodes &&
-                      merge_cuts(cuts, graph_.type_of(base).shape, 1) && (target.kind != Group::Kind::kGemm || columns_stay_whole(cuts, target)) &&
+    const bool fits = target.kind != Group::Kind::kLibrary && !target.closed && !target.has_flat_reduce &&
+                      count(base) == target.elements && views_.is_whole(v) && !e.op->has(kIndexed) && !e.op->has(kSwapsPairs) &&
+                      target.nodes.size() < kMaxNodes && merge_cuts(cuts, graph_.type_of(base).shape, 1) &&
+                      (target.kind != Group::Kind::kGemm || columns_stay_whole(cuts, target)) &&
                       !(target.kind == Group::Kind::kGemm && target.nodes.empty());
     if (!fits) return settle_alone(maker, g);
     target.cuts = std::move(cuts);
@@ -172,7 +175,8 @@ class Grouper {
     if (home(v) != index) return true;
     const Value base = views_.of(v).base;
     const Node& maker = node(graph_.producer_of(base));
-    if (maker.op->lowering == Lowering::kReduce && !reduce_shape(graph_, maker).along_row()) return false;  // known only after all rows
+    if (maker.op->lowering == Lowering::kReduce && !reduce_shape(graph_, maker).along_row())
+      return false;  // known only after all rows
     const int64_t base_scale = level_scale(g, count(base));
     if (base_scale == 0) return false;
     if (base_scale == scale) return views_.is_whole(v);
@@ -230,7 +234,9 @@ class Grouper {
     const Node& r = node(n);
     const ReduceShape shape = reduce_shape(graph_, r);
     const Value x = r.inputs[0];
-    if (target.kind != Group::Kind::kLoop || target.elements != count(x) || target.nodes.size() >= kMaxNodes || !keeps_order(n, g)) return false;
+    if (target.kind != Group::Kind::kLoop || target.elements != count(x) || target.nodes.size() >= kMaxNodes ||
+        !keeps_order(n, g))
+      return false;
     if (!reads_in_place(x, target, g, 1)) return false;
     std::vector<int64_t> cuts = target.cuts;
     if (!merge_cuts(cuts, graph_.type_of(x).shape, 1)) return false;
@@ -259,7 +265,8 @@ class Grouper {
   std::vector<int> candidates(int n) const {
     std::vector<int> list;
     auto push = [&](int g) {
-      if (g >= 0 && groups_.list[static_cast<size_t>(g)].kind != Group::Kind::kLibrary && !groups_.list[static_cast<size_t>(g)].closed && std::find(list.begin(), list.end(), g) == list.end())
+      if (g >= 0 && groups_.list[static_cast<size_t>(g)].kind != Group::Kind::kLibrary &&
+          !groups_.list[static_cast<size_t>(g)].closed && std::find(list.begin(), list.end(), g) == list.end())
         list.push_back(g);
     };
     for (Value v : node(n).inputs) push(home(v));
@@ -287,7 +294,8 @@ class Grouper {
     const Node& x = node(n);
     switch (x.op->lowering) {
       case Lowering::kView:
-        if (views_.is_base(x.results[0])) add(n, open(n, Group::Kind::kLibrary, count(x.results[0]), "no strides can express this reshape"));
+        if (views_.is_base(x.results[0]))
+          add(n, open(n, Group::Kind::kLibrary, count(x.results[0]), "no strides can express this reshape"));
         return;
       case Lowering::kElementwise:
         if (x.op->arity == 0 && x.op->name == "constant") return;
@@ -300,14 +308,17 @@ class Grouper {
   }
 
   void place_elementwise(int n) {
-    if (fuse_ && node(n).op->arity != 0 && may_float(node(n))) floating_[static_cast<size_t>(n)] = true;
-    else join_or_open(n);
+    if (fuse_ && node(n).op->arity != 0 && may_float(node(n)))
+      floating_[static_cast<size_t>(n)] = true;
+    else
+      join_or_open(n);
   }
   void join_or_open(int n, int reader = -1) {
-    const bool counts = node(n).op->arity == 0;   // iota keeps its dims apart: made once, read by others
+    const bool counts = node(n).op->arity == 0;  // iota keeps its dims apart: made once, read by others
     if (fuse_ && !counts)
       for (int g : candidates(n))
-        if (g != reader && (reader < 0 || !test(ancestors_[static_cast<size_t>(g)], reader)) && can_join_elementwise(n, g)) return add(n, g);
+        if (g != reader && (reader < 0 || !test(ancestors_[static_cast<size_t>(g)], reader)) && can_join_elementwise(n, g))
+          return add(n, g);
     const Type& type = graph_.type_of(node(n).results[0]);
     const int g = open(n, Group::Kind::kLoop, type.shape.num_elements(), fuse_ ? "no producer's loop fits" : "fusion is off");
     merge_cuts(group(g).cuts, type.shape, 1);
@@ -359,9 +370,9 @@ class Grouper {
   bool fuse_;
   Groups groups_;
   std::vector<Bits> ancestors_;
-  std::vector<std::vector<int>> sources_;   // by group: groups it reads from
-  std::vector<bool> floating_;              // by node
-  std::vector<std::vector<int>> uses_;   // by base value: nodes that read it (-1: a graph output)
+  std::vector<std::vector<int>> sources_;  // by group: groups it reads from
+  std::vector<bool> floating_;             // by node
+  std::vector<std::vector<int>> uses_;     // by base value: nodes that read it (-1: a graph output)
 };
 
 }  // namespace

@@ -20,9 +20,9 @@ enum class Walk : uint8_t {
   kFlatBlocks,  // rank 1, dims [N]: a unit is kFlatBlock consecutive elements (the last one shorter); kReduceRow reduces over
                 // the unit, row-level stores write element `unit` of their access
 };
-constexpr int64_t kRowBlock = 64;      // numerics contract: sums over other axes are ascending in blocks of 64
-constexpr int64_t kFlatBlock = 4096;   // numerics contract: sums along the last axis, blocks of 4096
-constexpr int kLanes = 16;             // numerics contract: element i of a block goes to lane i mod 16, lanes folded 8-4-2-1
+constexpr int64_t kRowBlock = 64;     // numerics contract: sums over other axes are ascending in blocks of 64
+constexpr int64_t kFlatBlock = 4096;  // numerics contract: sums along the last axis, blocks of 4096
+constexpr int kLanes = 16;            // numerics contract: element i of a block goes to lane i mod 16, lanes folded 8-4-2-1
 
 /// How an access moves along the inner axis. kSwapped: unit stride, element i^1 (inner ranges start even, inner dim even).
 enum class Step : uint8_t { kSplat, kUnit, kStrided, kSwapped };
@@ -37,20 +37,20 @@ struct LoopAccess {
 /// it comes only from splat loads, scalars, row reductions and ops of such; else at element level.
 struct LoopInstr {
   enum class Kind : uint8_t {
-    kLoad,          // access
-    kFold,          // access: for each element, folds `fold count` values `fold stride` apart, ascending, starting from the first one
-                    // (second phase of kReduceColumn and kFlatBlocks)
-    kScalar,        // scalar slot `access`: a constant of the call, of `dtype`
-    kOp,            // op->emit over operands
+    kLoad,    // access
+    kFold,    // access: for each element, folds `fold count` values `fold stride` apart, ascending, starting from the first one
+              // (second phase of kReduceColumn and kFlatBlocks)
+    kScalar,  // scalar slot `access`: a constant of the call, of `dtype`
+    kOp,      // op->emit over operands
     kReduceRow,     // operand reduced along the inner axis, by the contract's order: row level
     kReduceColumn,  // operand (element level) reduced over the unit's rows, ascending from +0 (max: from -inf), into access, which is dense [units, C]
     kStore,         // operand into access (row-level values are stored once per outer index where the access is kSplat)
   };
   Kind kind = Kind::kLoad;
-  DType dtype = DType::f32;          // of the value; bf16 values compute as f32
-  const OpDef* op = nullptr;         // kOp
-  Attrs attrs;                       // kOp
-  bool is_max = false;               // kFold and reductions: max, else sum
+  DType dtype = DType::f32;   // of the value; bf16 values compute as f32
+  const OpDef* op = nullptr;  // kOp
+  Attrs attrs;                // kOp
+  bool is_max = false;        // kFold and reductions: max, else sum
   std::vector<int> operands;
   int access = -1;
 };

@@ -18,15 +18,16 @@ struct Draft {
   LoopAccess access;
   int buffer = -1;
   int64_t offset = 0;
-  std::vector<int64_t> strides;       // by nest dim, outermost first
+  std::vector<int64_t> strides;  // by nest dim, outermost first
   std::array<int64_t, 2> fold{0, 0};
   bool row_level = false;
-  bool is_target = false;             // of a column reduction: dense [units, C]
+  bool is_target = false;  // of a column reduction: dense [units, C]
 };
 
 class LoopBuilder {
  public:
-  LoopBuilder(const LoopContext& c, int group) : c_(c), index_(group), group_(c.groups.list[at(group)]), body_nodes_(c.materialized.bodies[at(group)]) {}
+  LoopBuilder(const LoopContext& c, int group)
+      : c_(c), index_(group), group_(c.groups.list[at(group)]), body_nodes_(c.materialized.bodies[at(group)]) {}
 
   LoopCall build() {
     if (body_nodes_.empty()) return {};
@@ -71,9 +72,12 @@ class LoopBuilder {
     cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
     auto add = [&](const Shape& s, int64_t scale) { WS_ASSERT(merge_cuts(cuts, s, scale), "cuts of {} do not nest", s.str()); };
     for (int n : body_nodes_) {
-      if (folds(n)) add(c_.graph.type_of(node(n).results[0]).shape, 1);
-      else if (is_reduce(n)) add(c_.graph.type_of(node(n).inputs[0]).shape, 1);
-      else add(c_.graph.type_of(node(n).results[0]).shape, at_row_level(node(n).results[0]) ? row_scale() : 1);
+      if (folds(n))
+        add(c_.graph.type_of(node(n).results[0]).shape, 1);
+      else if (is_reduce(n))
+        add(c_.graph.type_of(node(n).inputs[0]).shape, 1);
+      else
+        add(c_.graph.type_of(node(n).results[0]).shape, at_row_level(node(n).results[0]) ? row_scale() : 1);
     }
     if (inner_ > 1) add(Shape{inner_}, 1);
     if (column_rows_ > 0) add(Shape{column_rows_, inner_}, 1);
@@ -150,7 +154,9 @@ class LoopBuilder {
     for (size_t i = 0; i < body_.size(); ++i) {
       if (body_[i].kind != Kind::kLoad) continue;
       const Draft& o = drafts_[at(body_[i].access)];
-      if (o.buffer == d.buffer && o.offset == d.offset && o.strides == d.strides && o.access == d.access && o.row_level == d.row_level) return static_cast<int>(i);
+      if (o.buffer == d.buffer && o.offset == d.offset && o.strides == d.strides && o.access == d.access &&
+          o.row_level == d.row_level)
+        return static_cast<int>(i);
     }
     LoopInstr instr;
     instr.kind = Kind::kLoad;
@@ -166,7 +172,8 @@ class LoopBuilder {
     instr.dtype = c_.graph.type_of(v).dtype;
     const int64_t bits = scalar_bits(instr.dtype, constant.attrs.number("value"));
     for (size_t i = 0; i < body_.size(); ++i)
-      if (body_[i].kind == Kind::kScalar && body_[i].dtype == instr.dtype && scalars_[at(body_[i].access)] == bits) return static_cast<int>(i);
+      if (body_[i].kind == Kind::kScalar && body_[i].dtype == instr.dtype && scalars_[at(body_[i].access)] == bits)
+        return static_cast<int>(i);
     instr.access = static_cast<int>(scalars_.size());
     scalars_.push_back(bits);
     scalar_types_.push_back(instr.dtype);
@@ -197,8 +204,10 @@ class LoopBuilder {
       if (r.along_row()) {
         instr.kind = Kind::kReduceRow;
         const int id = add_instr(std::move(instr));
-        if (r.whole()) store_partial(n, id);
-        else value_of_[x.results[0].id] = id;
+        if (r.whole())
+          store_partial(n, id);
+        else
+          value_of_[x.results[0].id] = id;
         return;
       }
       instr.kind = Kind::kReduceColumn;
@@ -227,7 +236,8 @@ class LoopBuilder {
     const int64_t length = shape[static_cast<int>(x.attrs.integer("axis"))];
     for (size_t d = 0; d < dims_.size(); ++d)
       if (length != 1 && lows_[d] == low && dims_[d] == length) attrs.set("axis", static_cast<int64_t>(d));
-    if (attrs.find("axis") == nullptr) attrs.set("axis", static_cast<int64_t>(dims_.size()) - 1);   // the dim of size 1 pushed for it
+    if (attrs.find("axis") == nullptr)
+      attrs.set("axis", static_cast<int64_t>(dims_.size()) - 1);  // the dim of size 1 pushed for it
     attrs.set("shape", std::vector<int64_t>{});
     return attrs;
   }
@@ -239,7 +249,7 @@ class LoopBuilder {
     d.access = {c_.graph.type_of(v).dtype, Step::kUnit};
     d.buffer = c_.partial_of(n);
     d.fold = {r.blocks(), r.along_row() ? 1 : r.inner};
-    std::vector<int64_t> partial_strides(dims_.size(), 0);   // partials lie [outer, blocks, inner]
+    std::vector<int64_t> partial_strides(dims_.size(), 0);  // partials lie [outer, blocks, inner]
     for (size_t i = 0; i < dims_.size(); ++i) partial_strides[i] = lows_[i] >= r.inner ? lows_[i] * r.blocks() : lows_[i];
     d.strides = std::move(partial_strides);
     LoopInstr instr;
@@ -272,7 +282,7 @@ class LoopBuilder {
     if (!(own(n) || folds(n)) || !c_.materialized.stored[at(v.id)]) return;
     if (own(n) && c_.groups.fold_of_node[at(n)] >= 0) return;
     auto it = value_of_.find(v.id);
-    if (it == value_of_.end()) return;   // a column reduction wrote itself
+    if (it == value_of_.end()) return;  // a column reduction wrote itself
     Draft d;
     d.row_level = at_row_level(v);
     d.access = {c_.graph.type_of(v).dtype, d.row_level ? Step::kSplat : Step::kUnit};
@@ -349,7 +359,8 @@ class LoopBuilder {
         continue;
       }
       const bool single = dims_.back() == 1;
-      if (a.row_level && walk_ != Walk::kElements) a.access.step = Step::kSplat;
+      if (a.row_level && walk_ != Walk::kElements)
+        a.access.step = Step::kSplat;
       else if (single) {
         inner = 1;
         a.access.step = Step::kUnit;
@@ -409,13 +420,13 @@ class LoopBuilder {
   int64_t inner_ = 0, column_rows_ = 0;
   bool has_effect_ = false;
   std::vector<int64_t> dims_, lows_;
-  std::vector<bool> protected_;          // dims that may not merge with the next one
+  std::vector<bool> protected_;  // dims that may not merge with the next one
   std::vector<Draft> drafts_;
   std::vector<LoopInstr> body_;
   std::vector<std::pair<LoopInstr, Draft>> pending_stores_;
   std::vector<int64_t> scalars_;
   std::vector<DType> scalar_types_;
-  std::map<int, int> value_of_;          // base value id -> body value
+  std::map<int, int> value_of_;  // base value id -> body value
 };
 
 uint32_t bf16_rounded_bits(float f) {
@@ -467,7 +478,7 @@ LoopCall build_fill(int buffer, DType dtype, int64_t count, double value) {
 
 std::vector<std::array<int, 2>> in_place_pairs(const LoopCall& call) {
   std::vector<std::array<int, 2>> pairs;
-  if (call.kernel == nullptr) return pairs;   // rows are stored in their last pass, after all reads
+  if (call.kernel == nullptr) return pairs;  // rows are stored in their last pass, after all reads
   for (const LoopInstr& store : call.kernel->body) {
     if (store.kind != Kind::kStore) continue;
     const View& w = call.accesses[at(store.access)];
@@ -476,10 +487,11 @@ std::vector<std::array<int, 2>> in_place_pairs(const LoopCall& call) {
       if (load.kind != Kind::kLoad) continue;
       const View& r = call.accesses[at(load.access)];
       const LoopAccess& ra = call.kernel->accesses[at(load.access)];
-      if (r.buffer < 0 || r.offset != w.offset || size_of(ra.dtype) != size_of(wa.dtype) || ra.step != wa.step || r.strides != w.strides) continue;
-      const bool read_elsewhere = std::any_of(call.accesses.begin(), call.accesses.end(), [&](const View& o) {
-        return &o != &r && o.buffer == r.buffer;
-      });
+      if (r.buffer < 0 || r.offset != w.offset || size_of(ra.dtype) != size_of(wa.dtype) || ra.step != wa.step ||
+          r.strides != w.strides)
+        continue;
+      const bool read_elsewhere = std::any_of(call.accesses.begin(), call.accesses.end(),
+                                              [&](const View& o) { return &o != &r && o.buffer == r.buffer; });
       if (!read_elsewhere) pairs.push_back({w.buffer, r.buffer});
     }
   }

@@ -13,11 +13,11 @@ struct LoopContext {
   const ViewMap& views;
   const Groups& groups;
   const Materialized& materialized;
-  std::function<int(Value base)> buffer_of;               // buffer of a stored value
-  std::function<int(int node)> partial_of;                // buffer of a two-phase reduction's first phase
+  std::function<int(Value base)> buffer_of;  // buffer of a stored value
+  std::function<int(int node)> partial_of;   // buffer of a two-phase reduction's first phase
   /// Copies the window into a dense temporary and returns that; for windows that the loop nest cannot walk.
   std::function<int(const View& window, DType dtype)> copy_dense;
-  std::map<std::string, std::shared_ptr<const LoopKernel>>& kernels;   // by key: calls of equal structure share one
+  std::map<std::string, std::shared_ptr<const LoopKernel>>& kernels;  // by key: calls of equal structure share one
 };
 
 /// The loop nest of a kLoop group, or the store hole of a kGemm group (its matmul's result is the tile, buffer -1).

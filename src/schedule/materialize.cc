@@ -8,8 +8,8 @@
 namespace ws {
 namespace {
 
-constexpr size_t kMaxRepeated = 10;        // nodes repeated in one group for one value
-constexpr size_t kMaxRepeatedInAll = 60;   // and for all of them
+constexpr size_t kMaxRepeated = 10;       // nodes repeated in one group for one value
+constexpr size_t kMaxRepeatedInAll = 60;  // and for all of them
 constexpr int kMaxExpensive = 2;
 
 class Materializer {
@@ -62,10 +62,13 @@ class Materializer {
     }
   }
 
-  static bool takes_scalars(const Node& n) { return n.op->lowering == Lowering::kElementwise || n.op->lowering == Lowering::kReduce; }
+  static bool takes_scalars(const Node& n) {
+    return n.op->lowering == Lowering::kElementwise || n.op->lowering == Lowering::kReduce;
+  }
 
   bool repeatable(const Node& n) const {
-    return n.op->lowering == Lowering::kElementwise && !n.op->has(kRandom) && !n.op->has(kEffect) && !n.op->has(kSwapsPairs) && !n.op->has(kIndexed);
+    return n.op->lowering == Lowering::kElementwise && !n.op->has(kRandom) && !n.op->has(kEffect) && !n.op->has(kSwapsPairs) &&
+           !n.op->has(kIndexed);
   }
 
   /// Adds to `chain` what group g must compute to have v itself; false where that is too much or a leaf is not in memory.
@@ -119,12 +122,14 @@ class Materializer {
       if (group.kind == Group::Kind::kLibrary || !read_whole_by(v, g)) return {};
       Plan plan{g, repeated_[static_cast<size_t>(g)], cuts_[static_cast<size_t>(g)]};
       int expensive = 0;
-      std::set<int> longer_lives;   // values that would have to stay in memory for it: one for one is fair
+      std::set<int> longer_lives;  // values that would have to stay in memory for it: one for one is fair
       if (plan.nodes.size() > kMaxRepeatedInAll) return {};
-      if (!expand(v, g, plan.nodes, plan.nodes.size() + kMaxRepeated, expensive, longer_lives) || longer_lives.size() > 1) return {};
+      if (!expand(v, g, plan.nodes, plan.nodes.size() + kMaxRepeated, expensive, longer_lives) || longer_lives.size() > 1)
+        return {};
       for (int c : plan.nodes)
         if (!merge_cuts(plan.cuts, graph_.type_of(node(c).results[0]).shape, 1)) return {};
-      const bool splits_columns = std::any_of(plan.cuts.begin(), plan.cuts.end(), [&](int64_t c) { return c > 1 && c < group.inner; });
+      const bool splits_columns =
+          std::any_of(plan.cuts.begin(), plan.cuts.end(), [&](int64_t c) { return c > 1 && c < group.inner; });
       if (group.kind == Group::Kind::kGemm && splits_columns) return {};
       plans.push_back(std::move(plan));
     }
@@ -143,7 +148,8 @@ class Materializer {
   }
 
   int count_repeatable(const Group& group, int after) {
-    return static_cast<int>(std::count_if(group.nodes.begin(), group.nodes.end(), [&](int n) { return n > after && !plan_repeat(n).empty(); }));
+    return static_cast<int>(
+        std::count_if(group.nodes.begin(), group.nodes.end(), [&](int n) { return n > after && !plan_repeat(n).empty(); }));
   }
   /// Where a hole would store several values that its readers can make from one of its inner values, that one is stored instead.
   void choose_base(int g) {
@@ -151,7 +157,9 @@ class Materializer {
     int best = -1, best_gain = 2;
     for (int candidate : group.nodes) {
       const Value b = node(candidate).results[0];
-      if (stored(b) || graph_.type_of(b).shape.num_elements() != group.elements || node(candidate).op->lowering == Lowering::kReduce) continue;
+      if (stored(b) || graph_.type_of(b).shape.num_elements() != group.elements ||
+          node(candidate).op->lowering == Lowering::kReduce)
+        continue;
       const int without = count_repeatable(group, candidate);
       stored(b) = true;
       const int gain = count_repeatable(group, candidate) - without;
@@ -165,7 +173,8 @@ class Materializer {
   bool read_whole_by(Value v, int g) const {
     auto fine = [&](int n) {
       for (Value o : node(n).inputs)
-        if (base(o) == v && (!views_.is_whole(o) || node(n).op->lowering == Lowering::kMatmul || node(n).op->has(kSwapsPairs))) return false;
+        if (base(o) == v && (!views_.is_whole(o) || node(n).op->lowering == Lowering::kMatmul || node(n).op->has(kSwapsPairs)))
+          return false;
       return true;
     };
     const auto& own = groups_.list[static_cast<size_t>(g)].nodes;
@@ -184,7 +193,7 @@ class Materializer {
     }
   }
   void drop_dead(int g, std::vector<int>& body) {
-    std::set<int> needed;   // value ids
+    std::set<int> needed;  // value ids
     std::vector<int> live;
     for (size_t i = body.size(); i-- > 0;) {
       const int n = body[i];
@@ -205,10 +214,10 @@ class Materializer {
   const ViewMap& views_;
   const Groups& groups_;
   Materialized result_;
-  std::vector<std::set<int>> readers_;       // by value: groups that read it
+  std::vector<std::set<int>> readers_;  // by value: groups that read it
   std::vector<bool> is_output_;
-  std::vector<std::set<int>> repeated_;      // by group
-  std::vector<std::vector<int64_t>> cuts_;   // by group, with those of repeated nodes
+  std::vector<std::set<int>> repeated_;     // by group
+  std::vector<std::vector<int64_t>> cuts_;  // by group, with those of repeated nodes
 };
 
 }  // namespace

@@ -8,8 +8,8 @@
 namespace ws {
 
 struct Materialized {
-  std::vector<bool> stored;                // by value id (bases)
-  std::vector<std::vector<int>> bodies;    // by group: nodes to compute, own and repeated, ascending, without dead ones
+  std::vector<bool> stored;              // by value id (bases)
+  std::vector<std::vector<int>> bodies;  // by group: nodes to compute, own and repeated, ascending, without dead ones
 };
 
 Materialized materialize(const Graph& graph, const ViewMap& views, const Groups& groups, bool repeat_cheap);

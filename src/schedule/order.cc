@@ -109,7 +109,9 @@ class Orderer {
     // A check fed by this very value would come too late.
     for (size_t c = 0; c < program_.calls.size(); ++c) {
       const auto* library = std::get_if<LibraryCall>(&program_.calls[c].what);
-      if (library != nullptr && library->op != nullptr && library->op->lowering == Lowering::kCheck && reaches(w, static_cast<int>(c))) return false;
+      if (library != nullptr && library->op != nullptr && library->op->lowering == Lowering::kCheck &&
+          reaches(w, static_cast<int>(c)))
+        return false;
     }
     return true;
   }
@@ -158,7 +160,7 @@ class Orderer {
     for (int c : order)
       for (int b : program_.calls[at(c)].reads)
         if (writer_[at(b)] >= 0 && writer_[at(b)] != c && !flexible[at(writer_[at(b)])]) flexible[at(c)] = false;
-    for (int c : order)   // an input that is large enough to compute on is not a scalar's matter
+    for (int c : order)  // an input that is large enough to compute on is not a scalar's matter
       if (program_.calls[at(c)].cost.bytes > 4096) flexible[at(c)] = false;
     return flexible;
   }
@@ -199,9 +201,9 @@ class Orderer {
 
   Program& program_;
   std::vector<int> priority_;
-  std::vector<std::set<int>> after_;     // edges by call
-  std::vector<int> writer_;              // by buffer
-  std::vector<std::set<int>> readers_;   // by buffer
+  std::vector<std::set<int>> after_;    // edges by call
+  std::vector<int> writer_;             // by buffer
+  std::vector<std::set<int>> readers_;  // by buffer
 };
 
 }  // namespace

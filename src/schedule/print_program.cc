@@ -12,7 +12,8 @@ std::string text(const Program& p, const View& v) {
   std::string s = fmt::format("b{}", v.buffer);
   if (v.offset != 0) s += fmt::format("+{}", v.offset);
   s += fmt::format(":{}(", name_of(b.dtype));
-  for (int i = 0; i < v.dims.rank(); ++i) s += fmt::format("{}{}*{}", i ? ", " : "", v.dims[i], v.strides[static_cast<size_t>(i)]);
+  for (int i = 0; i < v.dims.rank(); ++i)
+    s += fmt::format("{}{}*{}", i ? ", " : "", v.dims[i], v.strides[static_cast<size_t>(i)]);
   return s + ")";
 }
 
@@ -38,7 +39,8 @@ std::string print(const Program& p) {
     s += fmt::format("{:4} {}{}\n     ", c, call.name, call.path.empty() ? "" : "  @" + call.path);
     if (const auto* loop = std::get_if<LoopCall>(&call.what)) s += text(p, *loop);
     if (const auto* gemm = std::get_if<GemmCall>(&call.what)) {
-      s += fmt::format("gemm {}x[{}x{}]x[{}x{}] <- {} <- {}", gemm->batch, gemm->m, gemm->k, gemm->k, gemm->n, text(p, gemm->a), text(p, gemm->b));
+      s += fmt::format("gemm {}x[{}x{}]x[{}x{}] <- {} <- {}", gemm->batch, gemm->m, gemm->k, gemm->k, gemm->n, text(p, gemm->a),
+                       text(p, gemm->b));
       s += gemm->store ? "\n       store hole: " + text(p, *gemm->store) : " -> " + text(p, gemm->c);
     }
     if (const auto* library = std::get_if<LibraryCall>(&call.what)) {

@@ -27,8 +27,10 @@ struct Operand {
     bool first = true;
     for (int i = leading() - 1; i >= 0; --i) {
       if (view.dims[i] == 1) continue;
-      if (first) stride = view.strides[at(i)];
-      else if (view.strides[at(i)] != stride * below) return std::nullopt;
+      if (first)
+        stride = view.strides[at(i)];
+      else if (view.strides[at(i)] != stride * below)
+        return std::nullopt;
       first = false;
       below *= view.dims[i];
     }
@@ -63,7 +65,8 @@ View matrix(const Operand& x, int64_t batch, int64_t rows, int64_t batch_stride)
 
 }  // namespace
 
-GemmCall build_product(View a_view, View b_view, bool transpose_a, bool transpose_b, const std::function<int(const View&, int)>& dense) {
+GemmCall build_product(View a_view, View b_view, bool transpose_a, bool transpose_b,
+                       const std::function<int(const View&, int)>& dense) {
   Operand a = logical(a_view, transpose_a), b = logical(b_view, transpose_b);
   GemmCall call;
   call.n = b.columns();

@@ -26,18 +26,18 @@ struct ProgramBuffer {
   Role role = Role::kTemporary;
   DType dtype = DType::f32;
   int64_t num_elements = 0;
-  int index = -1;           // which graph input or output
-  int alias_of = -1;        // a donated output lives in this input buffer
-  Value value;              // of the graph that it holds, row-major; Value{}: blocks of a sum, copies, workspaces
-  std::string name;         // of the value, for maps and messages
+  int index = -1;     // which graph input or output
+  int alias_of = -1;  // a donated output lives in this input buffer
+  Value value;        // of the graph that it holds, row-major; Value{}: blocks of a sum, copies, workspaces
+  std::string name;   // of the value, for maps and messages
   int64_t num_bytes() const { return num_elements * static_cast<int64_t>(size_of(dtype)); }
 };
 
 /// A LoopKernel with its sizes.
 struct LoopCall {
-  std::shared_ptr<const LoopKernel> kernel;   // shared: calls of equal structure
-  std::vector<int64_t> dims;                  // [rank]
-  std::vector<View> accesses;                 // dims of each = `dims` (stride 0 where broadcast); buffer -1: the GEMM tile of a hole
+  std::shared_ptr<const LoopKernel> kernel;  // shared: calls of equal structure
+  std::vector<int64_t> dims;                 // [rank]
+  std::vector<View> accesses;  // dims of each = `dims` (stride 0 where broadcast); buffer -1: the GEMM tile of a hole
   std::vector<std::array<int64_t, 2>> folds;  // [accesses] count, stride
   std::vector<int64_t> scalars;               // bits
 };
@@ -45,26 +45,26 @@ struct LoopCall {
 /// C = A B (batched). Where `store` is set it receives each finished tile (access with buffer -1) and C is written only by it.
 struct GemmCall {
   int64_t batch = 1, m = 0, n = 0, k = 0;
-  View a, b, c;                               // dims [batch, m, k], [batch, k, n], [batch, m, n]; any strides for a and b, unit inner stride for c
+  View a, b, c;  // dims [batch, m, k], [batch, k, n], [batch, m, n]; any strides for a and b, unit inner stride for c
   std::unique_ptr<LoopCall> store;
-  int workspace = -1;                         // temporary buffer for packing, or -1
+  int workspace = -1;  // temporary buffer for packing, or -1
 };
 
 /// Structural ops that are one library routine each: attention, gather, scatter_add, concatenate, pad, checks, copies.
 struct LibraryCall {
-  const OpDef* op = nullptr;                  // nullptr: a strided copy of views[0] to views[1]
+  const OpDef* op = nullptr;  // nullptr: a strided copy of views[0] to views[1]
   Attrs attrs;
-  std::vector<View> views;                    // inputs, then results
+  std::vector<View> views;  // inputs, then results
   int workspace = -1;
 };
 
 struct KernelCall {
   std::variant<LoopCall, GemmCall, LibraryCall> what;
-  std::string name;                           // "gemm+add+relu", "rows:rms_norm"...
-  std::string path;                           // layer path of the first node
-  std::string reason;                         // why it was cut here (EXPLAIN=fusion)
-  std::vector<int> nodes;                     // nodes of the graph that it computes
-  std::vector<int> reads, writes;             // buffers
+  std::string name;                // "gemm+add+relu", "rows:rms_norm"...
+  std::string path;                // layer path of the first node
+  std::string reason;              // why it was cut here (EXPLAIN=fusion)
+  std::vector<int> nodes;          // nodes of the graph that it computes
+  std::vector<int> reads, writes;  // buffers
   /// Pairs (write, read): same elements in the same order, so the write may take over the read's memory if that dies here.
   std::vector<std::array<int, 2>> in_place;
   Cost cost;
@@ -74,8 +74,8 @@ struct Program {
   std::string name;
   std::vector<ProgramBuffer> buffers;
   std::vector<KernelCall> calls;
-  std::vector<int> input_buffers;             // by graph input
-  std::vector<View> outputs;                  // by graph output: dense views
+  std::vector<int> input_buffers;  // by graph input
+  std::vector<View> outputs;       // by graph output: dense views
   std::vector<Type> output_types;
 };
 

@@ -18,10 +18,16 @@ class Lowerer {
  public:
   Lowerer(const Graph& graph, const ScheduleOptions& options)
       : graph_(graph), views_(graph, options.input_layouts), groups_(make_groups(graph, views_, options.fuse)),
-        materialized_(materialize(graph, views_, groups_, options.fuse)),
-        loops_{graph_, views_, groups_, materialized_,
-               [this](Value v) { return buffer_of(v); }, [this](int n) { return partial_of(n); },
-               [this](const View& v, DType d) { return copy_dense(v, d); }, kernels_} {}
+        materialized_(materialize(graph, views_, groups_, options.fuse)), loops_{graph_,
+                                                                                 views_,
+                                                                                 groups_,
+                                                                                 materialized_,
+                                                                                 [this](Value v) { return buffer_of(v); },
+                                                                                 [this](int n) { return partial_of(n); },
+                                                                                 [this](const View& v, DType d) {
+                                                                                   return copy_dense(v, d);
+                                                                                 },
+                                                                                 kernels_} {}
 
   Program run() {
     program_.name = graph_.name;
@@ -79,18 +85,21 @@ class Lowerer {
         copied_outputs_.push_back(static_cast<int>(i));
       }
       if (out.donates_input >= 0 && !is_unchanged(out)) donations_.push_back({b, program_.input_buffers[at(out.donates_input)]});
-      if (out.donates_input >= 0 && is_unchanged(out)) program_.buffers[at(b)].alias_of = program_.input_buffers[at(out.donates_input)];
+      if (out.donates_input >= 0 && is_unchanged(out))
+        program_.buffers[at(b)].alias_of = program_.input_buffers[at(out.donates_input)];
     }
   }
   bool is_unchanged(const GraphOutput& out) const {
-    return out.donates_input >= 0 && views_.of(out.value).base == graph_.inputs()[at(out.donates_input)].value && views_.is_whole(out.value);
+    return out.donates_input >= 0 && views_.of(out.value).base == graph_.inputs()[at(out.donates_input)].value &&
+           views_.is_whole(out.value);
   }
   int buffer_of(Value base) {
     int& b = buffer_of_value_[at(base.id)];
     if (b < 0) {
       const Type& t = graph_.type_of(base);
       const int p = graph_.producer_of(base);
-      b = add_buffer(ProgramBuffer::Role::kTemporary, t.dtype, t.shape.num_elements(), fmt::format("%{} {}", base.id, p >= 0 ? node(p).op->name : "input"));
+      b = add_buffer(ProgramBuffer::Role::kTemporary, t.dtype, t.shape.num_elements(),
+                     fmt::format("%{} {}", base.id, p >= 0 ? node(p).op->name : "input"));
       program_.buffers[at(b)].value = base;
       if (is_scalar_constant(graph_, views_, base)) fill(b, t.dtype, 1, node(p).attrs.number("value"));
     }
@@ -100,8 +109,8 @@ class Lowerer {
     auto [it, fresh] = partials_.try_emplace(n, -1);
     if (fresh) {
       const ReduceShape r = reduce_shape(graph_, node(n));
-      it->second = add_buffer(ProgramBuffer::Role::kTemporary, graph_.type_of(node(n).results[0]).dtype, r.outer * r.blocks() * r.inner,
-                              fmt::format("%{} blocks", node(n).results[0].id));
+      it->second = add_buffer(ProgramBuffer::Role::kTemporary, graph_.type_of(node(n).results[0]).dtype,
+                              r.outer * r.blocks() * r.inner, fmt::format("%{} blocks", node(n).results[0].id));
     }
     return it->second;
   }
@@ -129,8 +138,7 @@ class Lowerer {
       note(written[a] ? call.writes : call.reads, loop.accesses[a].buffer);
       if (loop.accesses[a].buffer >= 0 && loop.folds[a][0] == 0)
         call.cost.bytes += window_bytes(loop.accesses[a], loop.kernel->accesses[a].dtype);
-      if (loop.folds[a][0] > 0)
-        call.cost.bytes += static_cast<double>(program_.buffers[at(loop.accesses[a].buffer)].num_bytes());
+      if (loop.folds[a][0] > 0) call.cost.bytes += static_cast<double>(program_.buffers[at(loop.accesses[a].buffer)].num_bytes());
     }
     for (const auto& pair : in_place_pairs(loop)) call.in_place.push_back(pair);
   }
@@ -199,7 +207,9 @@ class Lowerer {
   }
   std::string name_of_body(const std::vector<int>& body, int g) const {
     std::string name;
-    for (int n : body) name += (name.empty() ? "" : "+") + (groups_.fold_of_node[at(n)] == g ? std::string("fold") : std::string(node(n).op->name));
+    for (int n : body)
+      name +=
+          (name.empty() ? "" : "+") + (groups_.fold_of_node[at(n)] == g ? std::string("fold") : std::string(node(n).op->name));
     return name;
   }
   /// Sums over nothing are 0, maxima -inf.
@@ -286,8 +296,11 @@ class Lowerer {
   /// Attention walks any strides with whole heads in memory; copies, concatenation and padding walk anything; the rest wants dense.
   static bool takes(const Node& x, const View& v) {
     switch (x.op->lowering) {
-      case Lowering::kView: case Lowering::kConcatenate: case Lowering::kPad: return true;
-      case Lowering::kAttention: case Lowering::kAttentionGrad:
+      case Lowering::kView:
+      case Lowering::kConcatenate:
+      case Lowering::kPad: return true;
+      case Lowering::kAttention:
+      case Lowering::kAttentionGrad:
         if (v.dims.rank() == 4) return v.dims.back() == 1 || v.strides[3] == 1;
         return is_dense(v.dims, v.strides);
       default: return is_dense(v.dims, v.strides);

@@ -51,8 +51,10 @@ std::optional<Strides> reshape_strides(const Shape& from, const Strides& strides
   std::vector<Run> runs;
   for (int i = from.rank() - 1; i >= 0; --i) {
     if (from[i] == 1) continue;
-    if (!runs.empty() && strides[at(i)] == runs.back().stride * runs.back().size) runs.back().size *= from[i];
-    else runs.push_back({from[i], strides[at(i)]});
+    if (!runs.empty() && strides[at(i)] == runs.back().stride * runs.back().size)
+      runs.back().size *= from[i];
+    else
+      runs.push_back({from[i], strides[at(i)]});
   }
   Strides out{};
   size_t run = 0;
@@ -72,7 +74,8 @@ std::optional<Strides> reshape_strides(const Shape& from, const Strides& strides
 }
 
 ViewMap::ViewMap(const Graph& graph, const std::vector<InputLayout>& layouts)
-    : graph_(graph), strided_(static_cast<size_t>(graph.num_values())), dense_base_(static_cast<size_t>(graph.num_values()), true) {
+    : graph_(graph), strided_(static_cast<size_t>(graph.num_values())),
+      dense_base_(static_cast<size_t>(graph.num_values()), true) {
   auto own = [&](Value v) { strided_[at(v.id)] = {v, 0, dense_strides(graph.type_of(v).shape)}; };
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     const Value v = graph.inputs()[i].value;
@@ -88,9 +91,12 @@ ViewMap::ViewMap(const Graph& graph, const std::vector<InputLayout>& layouts)
     const Value in = node.inputs[0], out = node.results[0];
     const Shape &from = graph.type_of(in).shape, &to = graph.type_of(out).shape;
     const Strided& x = strided_[at(in.id)];
-    if (node.op->name == "broadcast") strided_[at(out.id)] = through_broadcast(x, from, to);
-    else if (node.op->name == "transpose") strided_[at(out.id)] = through_transpose(x, node.attrs.integers("permutation"));
-    else if (node.op->name == "slice") strided_[at(out.id)] = through_slice(x, node.attrs, from.rank());
+    if (node.op->name == "broadcast")
+      strided_[at(out.id)] = through_broadcast(x, from, to);
+    else if (node.op->name == "transpose")
+      strided_[at(out.id)] = through_transpose(x, node.attrs.integers("permutation"));
+    else if (node.op->name == "slice")
+      strided_[at(out.id)] = through_slice(x, node.attrs, from.rank());
     else if (node.op->name == "reshape") {
       if (auto strides = reshape_strides(from, x.strides, to)) strided_[at(out.id)] = {x.base, x.offset, *strides};
     } else {

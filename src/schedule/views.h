@@ -32,7 +32,8 @@ class ViewMap {
 };
 
 /// Strides of the same elements under another shape, where strides can express it.
-std::optional<std::array<int64_t, kMaxRank>> reshape_strides(const Shape& from, const std::array<int64_t, kMaxRank>& strides, const Shape& to);
+std::optional<std::array<int64_t, kMaxRank>> reshape_strides(const Shape& from, const std::array<int64_t, kMaxRank>& strides,
+                                                             const Shape& to);
 
 /// Row-major apart from dims of size 1.
 bool is_dense(const Shape& dims, const std::array<int64_t, kMaxRank>& strides);

@@ -22,8 +22,8 @@ template <class... Args>
 }  // namespace ws
 
 /// Invariants of ours, checked in every build.
-#define WS_ASSERT(condition, ...)                                                                  \
-  do {                                                                                             \
-    if (!(condition)) [[unlikely]]                                                                 \
-      ::ws::internal_failure(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__));       \
+#define WS_ASSERT(condition, ...)                                                            \
+  do {                                                                                       \
+    if (!(condition)) [[unlikely]]                                                           \
+      ::ws::internal_failure(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__)); \
   } while (0)

@@ -19,7 +19,8 @@ class Workers {
   template <class F>
   void parallel_for(int64_t units, int64_t grain, F&& body) {
     using Body = std::remove_reference_t<F>;
-    run(units, grain, [](void* c, int64_t b, int64_t e, int w) { (*static_cast<Body*>(c))(b, e, w); },
+    run(
+        units, grain, [](void* c, int64_t b, int64_t e, int w) { (*static_cast<Body*>(c))(b, e, w); },
         const_cast<void*>(static_cast<const void*>(&body)));
   }
 };

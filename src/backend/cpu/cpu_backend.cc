@@ -1,8 +1,8 @@
 // The CPU backend: compiles the loops of a program, binds its calls, runs them in order.
 #include <sys/mman.h>
 
-#include <chrono>
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <new>
@@ -16,7 +16,7 @@ namespace ws {
 namespace cpu {
 namespace {
 
-constexpr int64_t kHugeFrom = 4 << 20;   // blocks from this size on are mapped and asked to use huge pages
+constexpr int64_t kHugeFrom = 4 << 20;  // blocks from this size on are mapped and asked to use huge pages
 
 class CpuProgram final : public DeviceProgram {
  public:
@@ -27,7 +27,8 @@ class CpuProgram final : public DeviceProgram {
     for (const KernelCall& call : program_->calls) {
       first_kernel.push_back(kernels.size());
       if (const auto* loop = std::get_if<LoopCall>(&call.what)) kernels.push_back(loop->kernel);
-      if (const auto* gemm = std::get_if<GemmCall>(&call.what); gemm != nullptr && gemm->store != nullptr) kernels.push_back(gemm->store->kernel);
+      if (const auto* gemm = std::get_if<GemmCall>(&call.what); gemm != nullptr && gemm->store != nullptr)
+        kernels.push_back(gemm->store->kernel);
       if (const auto* library = std::get_if<LibraryCall>(&call.what))
         for (auto& k : loops_of(*library)) kernels.push_back(std::move(k));
     }
@@ -50,18 +51,20 @@ class CpuProgram final : public DeviceProgram {
     }
     scratch_stride_ = (scratch + 63) / 64 * 64;
     scratch_bytes_ = scratch_stride_ * num_threads;
-    if (scratch_bytes_ > 0) scratch_ = static_cast<char*>(::operator new(static_cast<size_t>(scratch_bytes_), std::align_val_t{64}));
+    if (scratch_bytes_ > 0)
+      scratch_ = static_cast<char*>(::operator new (static_cast<size_t>(scratch_bytes_), std::align_val_t{64}));
     inputs_.assign(program_->input_buffers.size(), nullptr);
     outputs_.assign(program_->outputs.size(), nullptr);
     for (size_t b = 0; b < program_->buffers.size(); ++b) {
       if (plan_.offsets[b] >= 0) arena_buffers_.push_back(static_cast<int>(b));
-      if (const int in = program_->buffers[b].alias_of; in >= 0) aliases_[program_->buffers[static_cast<size_t>(in)].index].push_back(static_cast<int>(b));
+      if (const int in = program_->buffers[b].alias_of; in >= 0)
+        aliases_[program_->buffers[static_cast<size_t>(in)].index].push_back(static_cast<int>(b));
     }
     aliases_of_input_.resize(inputs_.size());
     for (auto& [input, buffers] : aliases_) aliases_of_input_[static_cast<size_t>(input)] = buffers;
   }
   ~CpuProgram() override {
-    if (scratch_ != nullptr) ::operator delete(scratch_, std::align_val_t{64});
+    if (scratch_ != nullptr) ::operator delete (scratch_, std::align_val_t{64});
   }
 
   StepStatus run(void* const* inputs, void* const* outputs, void* arena, Workers& workers) override {
@@ -74,7 +77,8 @@ class CpuProgram final : public DeviceProgram {
     return context.status;
   }
 
-  StepStatus run_observed(void* const* inputs, void* const* outputs, void* arena, Workers& workers, Observe observe, void* observer) override {
+  StepStatus run_observed(void* const* inputs, void* const* outputs, void* arena, Workers& workers, Observe observe,
+                          void* observer) override {
     bind(inputs, outputs, arena);
     RunContext context{workers, scratch_, scratch_stride_, {}};
     for (size_t i = 0; i < launches_.size(); ++i) {
@@ -114,8 +118,8 @@ class CpuProgram final : public DeviceProgram {
   MemoryPlan plan_;
   AddressBook book_;
   std::vector<std::unique_ptr<Launch>> launches_;
-  std::vector<char> checks_;                      // by call: may stop the step
-  std::vector<void*> inputs_, outputs_;           // as bound last
+  std::vector<char> checks_;             // by call: may stop the step
+  std::vector<void*> inputs_, outputs_;  // as bound last
   void* arena_ = nullptr;
   std::vector<int> arena_buffers_;
   std::map<int, std::vector<int>> aliases_;
@@ -140,7 +144,7 @@ class CpuBackend final : public Backend {
   }
   void* allocate(int64_t bytes) override {
     if (bytes <= 0) return nullptr;
-    if (bytes < kHugeFrom) return ::operator new(static_cast<size_t>(bytes), std::align_val_t{64});
+    if (bytes < kHugeFrom) return ::operator new (static_cast<size_t>(bytes), std::align_val_t{64});
     void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) fail_at_run("{} MiB of memory could not be had: use a smaller batch or model", bytes >> 20);
     madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);
@@ -148,8 +152,10 @@ class CpuBackend final : public Backend {
   }
   void release(void* memory, int64_t bytes) override {
     if (memory == nullptr) return;
-    if (bytes < kHugeFrom) ::operator delete(memory, std::align_val_t{64});
-    else munmap(memory, static_cast<size_t>(bytes));
+    if (bytes < kHugeFrom)
+      ::operator delete (memory, std::align_val_t{64});
+    else
+      munmap(memory, static_cast<size_t>(bytes));
   }
   LoopCompiler& compiler() { return compiler_; }
 
@@ -171,7 +177,7 @@ Isa wanted_isa() {
 }  // namespace cpu
 
 Backend& cpu_backend() {
-  static cpu::CpuBackend* backend = new cpu::CpuBackend(cpu::wanted_isa());   // lives as long as its code may run
+  static cpu::CpuBackend* backend = new cpu::CpuBackend(cpu::wanted_isa());  // lives as long as its code may run
   return *backend;
 }
 

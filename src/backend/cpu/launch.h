@@ -14,7 +14,7 @@ namespace ws::cpu {
 /// What a launch may use while it runs.
 struct RunContext {
   Workers& workers;
-  char* scratch = nullptr;             // private to each worker: scratch + worker * scratch_stride
+  char* scratch = nullptr;  // private to each worker: scratch + worker * scratch_stride
   int64_t scratch_stride = 0;
   StepStatus status;
   void* scratch_of(int worker) const { return scratch + worker * scratch_stride; }
@@ -39,14 +39,15 @@ class AddressBook {
 
  private:
   struct Wish {
-    void* slot;                        // address of a pointer or of an argument word
+    void* slot;  // address of a pointer or of an argument word
     int64_t byte_offset;
   };
   std::vector<std::vector<Wish>> by_buffer_;
 };
 
 std::unique_ptr<Launch> launch_loop(const Program& program, const LoopCall& call, const LoopCode& code, AddressBook& book);
-std::unique_ptr<Launch> launch_gemm(const Program& program, const GemmCall& call, const LoopCode* store, Isa isa, AddressBook& book);
+std::unique_ptr<Launch> launch_gemm(const Program& program, const GemmCall& call, const LoopCode* store, Isa isa,
+                                    AddressBook& book);
 std::unique_ptr<Launch> launch_library(const Program& program, const LibraryCall& call, int call_index, Isa isa,
                                        std::span<const LoopCode> loops, AddressBook& book);
 

@@ -7,12 +7,13 @@
 namespace ws::cpu {
 namespace {
 
-constexpr int kMaxHoleWords = 1024;   // argument words of one hole, copied to the stack for each tile
+constexpr int kMaxHoleWords = 1024;  // argument words of one hole, copied to the stack for each tile
 
 /// The store hole's loop with its arguments; the tile's address and row stride are filled in per tile.
 class Hole {
  public:
-  Hole(const Program& program, const LoopCall& call, const LoopCode& code, int64_t rows, AddressBook& book) : fn_(code.fn), rows_(rows) {
+  Hole(const Program& program, const LoopCall& call, const LoopCode& code, int64_t rows, AddressBook& book)
+      : fn_(code.fn), rows_(rows) {
     const LoopKernel& k = *call.kernel;
     layout_ = {static_cast<int>(k.accesses.size()), k.rank, static_cast<int>(k.scalars.size())};
     WS_ASSERT(layout_.words() <= kMaxHoleWords, "a store hole with {} accesses", k.accesses.size());
@@ -28,18 +29,20 @@ class Hole {
       const auto bytes = static_cast<int64_t>(size_of(program.buffers[static_cast<size_t>(v.buffer)].dtype));
       book.want(&args_[static_cast<size_t>(layout_.pointer(a))], v.buffer, v.offset * bytes);
     }
-    for (int s = 0; s < layout_.scalars; ++s) args_[static_cast<size_t>(layout_.scalar(s))] = call.scalars[static_cast<size_t>(s)];
+    for (int s = 0; s < layout_.scalars; ++s)
+      args_[static_cast<size_t>(layout_.scalar(s))] = call.scalars[static_cast<size_t>(s)];
     row_multiples_.assign(static_cast<size_t>(k.rank), 1);
     for (int d = k.rank - 3; d >= 0; --d)
       row_multiples_[static_cast<size_t>(d)] = row_multiples_[static_cast<size_t>(d + 1)] * call.dims[static_cast<size_t>(d + 1)];
   }
 
-  static void run(void* self, float* tile, int64_t ld, int64_t batch, int64_t m0, int64_t n0, int64_t mc, int64_t nc, int worker) {
+  static void run(void* self, float* tile, int64_t ld, int64_t batch, int64_t m0, int64_t n0, int64_t mc, int64_t nc,
+                  int worker) {
     const Hole& hole = *static_cast<const Hole*>(self);
     int64_t args[kMaxHoleWords];
     std::memcpy(args, hole.args_.data(), hole.args_.size() * sizeof(int64_t));
     const int64_t row = batch * hole.rows_ + m0;
-    float* origin = tile - (row * ld + n0);   // where element (0, 0) of the whole result would be
+    float* origin = tile - (row * ld + n0);  // where element (0, 0) of the whole result would be
     const int rank = hole.layout_.rank;
     for (int a : hole.tiles_) {
       std::memcpy(&args[hole.layout_.pointer(a)], &origin, sizeof origin);
@@ -57,7 +60,7 @@ class Hole {
   LoopArgsLayout layout_{};
   std::vector<int64_t> args_;
   std::vector<int> tiles_;
-  std::vector<int64_t> row_multiples_;   // by dim before the last: rows that one step of it passes
+  std::vector<int64_t> row_multiples_;  // by dim before the last: rows that one step of it passes
 };
 
 class GemmLaunch final : public Launch {
@@ -103,7 +106,7 @@ Gemm gemm_shape(const GemmCall& call) {
   g.b.col_stride = call.b.strides[2];
   g.c_batch_stride = call.c.strides[0];
   g.c_row_stride = call.c.strides[1];
-  if (call.store != nullptr) g.store = &Hole::run;   // only whether there is one matters for sizes
+  if (call.store != nullptr) g.store = &Hole::run;  // only whether there is one matters for sizes
   return g;
 }
 
@@ -112,12 +115,14 @@ namespace {
 void expect_f32(const Program& program, const View& v) {
   if (v.buffer < 0) return;
   const DType dtype = program.buffers[static_cast<size_t>(v.buffer)].dtype;
-  if (dtype != DType::f32) fail("matmul: this machine's matrix products take f32, not {}: cast the operands to f32 first", name_of(dtype));
+  if (dtype != DType::f32)
+    fail("matmul: this machine's matrix products take f32, not {}: cast the operands to f32 first", name_of(dtype));
 }
 
 }  // namespace
 
-std::unique_ptr<Launch> launch_gemm(const Program& program, const GemmCall& call, const LoopCode* store, Isa isa, AddressBook& book) {
+std::unique_ptr<Launch> launch_gemm(const Program& program, const GemmCall& call, const LoopCode* store, Isa isa,
+                                    AddressBook& book) {
   for (const View* v : {&call.a, &call.b, &call.c}) expect_f32(program, *v);
   return std::make_unique<GemmLaunch>(program, call, store, isa, book);
 }

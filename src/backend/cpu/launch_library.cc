@@ -51,11 +51,14 @@ std::unique_ptr<Launch> launch_check(const Program& p, const LibraryCall& call, 
   const DType dtype = dtype_of(p, call.views[0]);
   const bool range = call.op->name == "check_range";
   const int64_t low = range ? call.attrs.integer("low") : 0, high = range ? call.attrs.integer("high") : 0;
-  return routine(p, call, book, [=](Windows& w, RunContext& c) {
-    const CheckResult r = range ? check_range(w[0].array, low, high, c.workers) : check_finite(w[0].array, dtype, c.workers);
-    if (!r.ok) c.status = {index, r.value};
-    std::memcpy(w[1].array.data, w[0].array.data, static_cast<size_t>(w[0].array.dims.num_elements()) * w[0].element_bytes);
-  }, true);
+  return routine(
+      p, call, book,
+      [=](Windows& w, RunContext& c) {
+        const CheckResult r = range ? check_range(w[0].array, low, high, c.workers) : check_finite(w[0].array, dtype, c.workers);
+        if (!r.ok) c.status = {index, r.value};
+        std::memcpy(w[1].array.data, w[0].array.data, static_cast<size_t>(w[0].array.dims.num_elements()) * w[0].element_bytes);
+      },
+      true);
 }
 
 // --- attention --------------------------------------------------------------------------------------------------------------
@@ -76,7 +79,8 @@ Attention attention_shape(const LibraryCall& call) {
 class AttentionLaunch final : public Launch {
  public:
   AttentionLaunch(const LibraryCall& call, Isa isa, std::span<const LoopCode> loops, AddressBook& book)
-      : a_(attention_shape(call)), isa_(gemm_isa(isa)), backward_(call.op->lowering == Lowering::kAttentionGrad), loops_(loops.begin(), loops.end()) {
+      : a_(attention_shape(call)), isa_(gemm_isa(isa)), backward_(call.op->lowering == Lowering::kAttentionGrad),
+        loops_(loops.begin(), loops.end()) {
     bind(a_.q, call.views[0], book);
     bind(a_.k, call.views[1], book);
     bind(a_.v, call.views[2], book);
@@ -96,8 +100,10 @@ class AttentionLaunch final : public Launch {
     a_.loops = loops_.data();
   }
   void run(RunContext& context) override {
-    if (backward_) attention_backward(a_, isa_, workspace_, context.workers);
-    else attention_forward(a_, isa_, workspace_, context.workers);
+    if (backward_)
+      attention_backward(a_, isa_, workspace_, context.workers);
+    else
+      attention_forward(a_, isa_, workspace_, context.workers);
   }
 
  private:
@@ -126,33 +132,40 @@ std::vector<std::shared_ptr<const LoopKernel>> loops_of(const LibraryCall& call)
 int64_t library_workspace_bytes(const LibraryCall& call, const Program&, Isa isa, int num_threads) {
   if (call.op == nullptr) return 0;
   if (call.op->lowering != Lowering::kAttention && call.op->lowering != Lowering::kAttentionGrad) return 0;
-  return attention_workspace_bytes(attention_shape(call), gemm_isa(isa), num_threads, call.op->lowering == Lowering::kAttentionGrad);
+  return attention_workspace_bytes(attention_shape(call), gemm_isa(isa), num_threads,
+                                   call.op->lowering == Lowering::kAttentionGrad);
 }
 
-std::unique_ptr<Launch> launch_library(const Program& p, const LibraryCall& call, int call_index, Isa isa, std::span<const LoopCode> loops,
-                                       AddressBook& book) {
+std::unique_ptr<Launch> launch_library(const Program& p, const LibraryCall& call, int call_index, Isa isa,
+                                       std::span<const LoopCode> loops, AddressBook& book) {
   if (call.op == nullptr)
     return routine(p, call, book, [](Windows& w, RunContext& c) { copy(w[1].array, w[0].array, w[0].element_bytes, c.workers); });
   switch (call.op->lowering) {
     case Lowering::kConcatenate: {
       const auto axis = static_cast<int>(call.attrs.integer("axis"));
-      return routine(p, call, book, [axis, parts = std::vector<Strided>(call.views.size() - 1)](Windows& w, RunContext& c) mutable {
-        for (size_t i = 0; i < parts.size(); ++i) parts[i] = w[i].array;
-        concatenate(w.back().array, parts, axis, w[0].element_bytes, c.workers);
-      });
+      return routine(p, call, book,
+                     [axis, parts = std::vector<Strided>(call.views.size() - 1)](Windows& w, RunContext& c) mutable {
+                       for (size_t i = 0; i < parts.size(); ++i) parts[i] = w[i].array;
+                       concatenate(w.back().array, parts, axis, w[0].element_bytes, c.workers);
+                     });
     }
     case Lowering::kPad:
-      return routine(p, call, book, [low = call.attrs.integers("low"), interior = call.attrs.integers("interior")](Windows& w, RunContext& c) {
-        pad(w[1].array, w[0].array, low, interior, w[0].element_bytes, c.workers);
-      });
+      return routine(p, call, book,
+                     [low = call.attrs.integers("low"), interior = call.attrs.integers("interior")](Windows& w, RunContext& c) {
+                       pad(w[1].array, w[0].array, low, interior, w[0].element_bytes, c.workers);
+                     });
     case Lowering::kGather:
-      return routine(p, call, book, [](Windows& w, RunContext& c) { gather(w[2].array, w[0].array, w[1].array, w[0].element_bytes, c.workers); });
+      return routine(p, call, book, [](Windows& w, RunContext& c) {
+        gather(w[2].array, w[0].array, w[1].array, w[0].element_bytes, c.workers);
+      });
     case Lowering::kScatterAdd: {
       const DType dtype = dtype_of(p, call.views[1]);
-      return routine(p, call, book, [dtype](Windows& w, RunContext& c) { scatter_add(w[2].array, w[0].array, w[1].array, dtype, c.workers); });
+      return routine(p, call, book,
+                     [dtype](Windows& w, RunContext& c) { scatter_add(w[2].array, w[0].array, w[1].array, dtype, c.workers); });
     }
     case Lowering::kCheck: return launch_check(p, call, call_index, book);
-    case Lowering::kAttention: case Lowering::kAttentionGrad: return std::make_unique<AttentionLaunch>(call, isa, loops, book);
+    case Lowering::kAttention:
+    case Lowering::kAttentionGrad: return std::make_unique<AttentionLaunch>(call, isa, loops, book);
     default: WS_ASSERT(false, "the CPU has no routine for {}", call.op->name);
   }
 }

@@ -28,8 +28,10 @@ constexpr double kGrainCost = 4000;
 double cost_per_element(const LoopKernel& kernel) {
   double ns = 0;
   for (const LoopInstr& i : kernel.body) {
-    if (i.kind == LoopInstr::Kind::kOp) ns += i.op->has(kExpensive) ? 0.6 : 0.04;
-    else ns += 0.1;
+    if (i.kind == LoopInstr::Kind::kOp)
+      ns += i.op->has(kExpensive) ? 0.6 : 0.04;
+    else
+      ns += 0.1;
   }
   return ns;
 }
@@ -81,14 +83,15 @@ class LoopLaunch final : public Launch {
     inner_ = call.dims.back();
     int64_t elements = 1;
     for (int64_t d : call.dims) elements *= d;
-    int64_t before = 1;                       // product of all dims but the last `n`
+    int64_t before = 1;  // product of all dims but the last `n`
     auto product_before = [&](int last) {
       before = 1;
       for (size_t d = 0; d + static_cast<size_t>(last) < call.dims.size(); ++d) before *= call.dims[d];
       return before;
     };
     switch (k.walk) {
-      case Walk::kElements: case Walk::kRows: outer_ = product_before(1); break;
+      case Walk::kElements:
+      case Walk::kRows: outer_ = product_before(1); break;
       case Walk::kRowBlocks: outer_ = product_before(2) * ((call.dims[call.dims.size() - 2] + kRowBlock - 1) / kRowBlock); break;
       case Walk::kFlatBlocks: outer_ = (call.dims[0] + kFlatBlock - 1) / kFlatBlock; break;
     }
