@@ -62,15 +62,13 @@ class LoopBuilder {
     if (group_.kind == Group::Kind::kGemm) inner_ = group_.inner;
   }
 
-  /// Element-level count of a value, or 0 where it is at row level.
+  /// One value a row, where others have one an element.
   bool at_row_level(Value v) const { return count(v) != group_.elements; }
 
   void choose_dims() {
     std::vector<int64_t> cuts = {1};
-    if (group_.elements != 0) cuts.push_back(group_.elements);
-    std::sort(cuts.begin(), cuts.end());
-    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
     auto add = [&](const Shape& s, int64_t scale) { WS_ASSERT(merge_cuts(cuts, s, scale), "cuts of {} do not nest", s.str()); };
+    if (group_.elements > 1) add(Shape{group_.elements}, 1);
     for (int n : body_nodes_) {
       if (folds(n))
         add(c_.graph.type_of(node(n).results[0]).shape, 1);

@@ -141,18 +141,24 @@ class Orderer {
     std::swap(readers_[at(from)], readers_[at(to)]);
   }
 
-  /// Calls in an order that their edges allow.
+  /// Calls in an order that their edges allow, of those free to run the one with the lowest priority first.
   std::vector<int> topological() const {
-    std::vector<int> waiting(after_.size(), 0), done;
+    std::vector<int> waiting(after_.size(), 0), order;
     for (const auto& out : after_)
       for (int c : out) ++waiting[at(c)];
+    using Entry = std::pair<int, int>;
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
     for (size_t c = 0; c < after_.size(); ++c)
-      if (waiting[c] == 0) done.push_back(static_cast<int>(c));
-    for (size_t i = 0; i < done.size(); ++i)
-      for (int next : after_[at(done[i])])
-        if (--waiting[at(next)] == 0) done.push_back(next);
-    WS_ASSERT(done.size() == after_.size(), "kernel calls depend on each other in a circle");
-    return done;
+      if (waiting[c] == 0) ready.emplace(priority_[c], static_cast<int>(c));
+    while (!ready.empty()) {
+      const int c = ready.top().second;
+      ready.pop();
+      for (int next : after_[at(c)])
+        if (--waiting[at(next)] == 0) ready.emplace(priority_[at(next)], next);
+      order.push_back(c);
+    }
+    WS_ASSERT(order.size() == after_.size(), "kernel calls depend on each other in a circle");
+    return order;
   }
   /// Made from graph inputs alone, at any time (step counters, decay factors).
   std::vector<bool> find_flexible(const std::vector<int>& order) const {
@@ -179,23 +185,8 @@ class Orderer {
 
   void sort() {
     settle_priorities();
-    const size_t n = program_.calls.size();
-    std::vector<int> waiting(n, 0);
-    for (const auto& out : after_)
-      for (int c : out) ++waiting[at(c)];
-    using Entry = std::pair<int, int>;
-    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
-    for (size_t c = 0; c < n; ++c)
-      if (waiting[c] == 0) ready.emplace(priority_[c], static_cast<int>(c));
     std::vector<KernelCall> sorted;
-    while (!ready.empty()) {
-      const int c = ready.top().second;
-      ready.pop();
-      for (int next : after_[at(c)])
-        if (--waiting[at(next)] == 0) ready.emplace(priority_[at(next)], next);
-      sorted.push_back(std::move(program_.calls[at(c)]));
-    }
-    WS_ASSERT(sorted.size() == n, "kernel calls depend on each other in a circle");
+    for (int c : topological()) sorted.push_back(std::move(program_.calls[at(c)]));
     program_.calls = std::move(sorted);
   }
 
