@@ -1,0 +1,24 @@
+// AVX-512 registers of floats, as GEMM's and attention's register tiles use them. Only for files compiled for that instruction set;
+// each has its own copy (unnamed namespace), so that no other file can be linked to its code.
+#pragma once
+#include <immintrin.h>
+
+namespace ws::cpu {
+namespace {
+
+struct Avx512Registers {
+  static constexpr int kLanes = 16;
+  using Reg = __m512;
+  static Reg zero() { return _mm512_setzero_ps(); }
+  static Reg load(const float* p) { return _mm512_loadu_ps(p); }
+  static __mmask16 mask(int lanes) { return static_cast<__mmask16>((1u << lanes) - 1); }
+  static Reg load_part(const float* p, int lanes) { return _mm512_maskz_loadu_ps(mask(lanes), p); }
+  static Reg broadcast(const float* p) { return _mm512_set1_ps(*p); }
+  static Reg fma(Reg a, Reg b, Reg c) { return _mm512_fmadd_ps(a, b, c); }
+  static Reg add(Reg a, Reg b) { return _mm512_add_ps(a, b); }
+  static void store(float* p, Reg r) { _mm512_storeu_ps(p, r); }
+  static void store_part(float* p, Reg r, int lanes) { _mm512_mask_storeu_ps(p, mask(lanes), r); }
+};
+
+}  // namespace
+}  // namespace ws::cpu
