@@ -53,15 +53,15 @@ class Bench {
     a_.scale = 1 / std::sqrt(static_cast<float>(s.size));
     const int64_t row = s.heads * s.size;
     const auto part = [&](Buffer& x, int64_t i) {
-      return AttentionTensor{x.floats() + i * row, s.length * 3 * row, 3 * row, s.size};
+      return AttentionTensor{x.floats() + i * row, s.length * 3 * row, 3 * row, s.size, DType::f32};
     };
     a_.q = part(packed_, 0), a_.k = part(packed_, 1), a_.v = part(packed_, 2);
     a_.grad_q = part(grads_, 0), a_.grad_k = part(grads_, 1), a_.grad_v = part(grads_, 2);
-    a_.out = {out_.floats(), s.length * row, row, s.size};
-    a_.grad_out = {grad_out_.floats(), s.length * row, row, s.size};
+    a_.out = {out_.floats(), s.length * row, row, s.size, DType::f32};
+    a_.grad_out = {grad_out_.floats(), s.length * row, row, s.size, DType::f32};
     a_.row_max = rows_.floats(), a_.row_sum = rows_.floats() + rows_.size() / 2;
-    forward_ = compiler.compile(attention_loops(false));
-    backward_ = compiler.compile(attention_loops(true));
+    forward_ = compiler.compile(attention_loops(false, DType::f32));
+    backward_ = compiler.compile(attention_loops(true, DType::f32));
     workspace_.resize(static_cast<size_t>(attention_workspace_bytes(a_, isa, workers.num_threads())) / 4 + 16);
   }
 
@@ -97,9 +97,10 @@ class Bench {
   static void* aligned(std::vector<float>& x) {
     return reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(x.data()) + 63) / 64 * 64);
   }
+  static float* floats(const AttentionTensor& x) { return static_cast<float*>(x.data); }
   int64_t loop_scratch_floats() const { return 2 * 4 * (s_.length + 32); }
   AttentionTensor square(Buffer& x) const {
-    return {x.floats(), s_.heads * s_.length * s_.length, s_.length, s_.length * s_.length};
+    return {x.floats(), s_.heads * s_.length * s_.length, s_.length, s_.length * s_.length, DType::f32};
   }
   void products(const AttentionTensor& x, bool transpose_x, const AttentionTensor& y, bool transpose_y,
                 const AttentionTensor& c) {
@@ -110,9 +111,9 @@ class Bench {
     for (int64_t b = 0; b < s_.batch; ++b) {
       Gemm g;
       g.batch = s_.heads, g.m = s_.length, g.n = n, g.k = k;
-      g.a = {x.data + b * x.batch_stride, transpose_x ? 1 : x.time_stride, transpose_x ? x.time_stride : 1, x.head_stride};
-      g.b = {y.data + b * y.batch_stride, transpose_y ? 1 : y.time_stride, transpose_y ? y.time_stride : 1, y.head_stride};
-      g.c = c.data + b * c.batch_stride, g.c_row_stride = c.time_stride, g.c_batch_stride = c.head_stride;
+      g.a = {floats(x) + b * x.batch_stride, transpose_x ? 1 : x.time_stride, transpose_x ? x.time_stride : 1, x.head_stride};
+      g.b = {floats(y) + b * y.batch_stride, transpose_y ? 1 : y.time_stride, transpose_y ? y.time_stride : 1, y.head_stride};
+      g.c = floats(c) + b * c.batch_stride, g.c_row_stride = c.time_stride, g.c_batch_stride = c.head_stride;
       const auto floats = static_cast<size_t>(gemm_workspace_bytes(g, isa_, workers_.num_threads())) / 4 + 16;
       if (gemm_workspace_.size() < floats) gemm_workspace_.resize(floats);
       gemm(g, isa_, aligned(gemm_workspace_), workers_);

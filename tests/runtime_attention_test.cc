@@ -13,6 +13,7 @@
 #include "backend/cpu/jit/loop_compiler.h"
 #include "runtime/thread_pool.h"
 #include "support/float_mode.h"
+#include "tensor/scalar_bits.h"
 
 namespace ws::cpu {
 namespace {
@@ -49,6 +50,18 @@ class Composer {
     call(kernel, cols, static_cast<int64_t>(x.size()), {{x.data(), cols, 1}, {out.data(), cols, 1}});
     return out;
   }
+  /// Rounded to bf16, as f32.
+  Floats rounded(const Floats& x) {
+    LoopKernel kernel;
+    kernel.accesses = {{DType::f32, Step::kUnit}, {DType::f32, Step::kUnit}};
+    kernel.body = {instr(LoopInstr::Kind::kLoad, {}, 0), cast_to(DType::bf16, 0), cast_to(DType::f32, 1),
+                   instr(LoopInstr::Kind::kStore, {2}, 1)};
+    kernel.rank = 2;
+    Floats out(x.size());
+    const auto elements = static_cast<int64_t>(x.size());
+    call(kernel, elements, elements, {{x.data(), elements, 1}, {out.data(), elements, 1}});
+    return out;
+  }
   Floats reduce(bool is_max, const Floats& x, int64_t cols) {
     LoopKernel kernel;
     kernel.walk = Walk::kRows;
@@ -78,6 +91,12 @@ class Composer {
   static LoopInstr of(std::string_view op, std::vector<int> operands) {
     LoopInstr i = instr(LoopInstr::Kind::kOp, std::move(operands), -1);
     i.op = find_op(op);
+    return i;
+  }
+  static LoopInstr cast_to(DType dtype, int operand) {
+    LoopInstr i = of("cast", {operand});
+    i.dtype = dtype;
+    i.attrs.set("dtype", dtype);
     return i;
   }
   void call(const LoopKernel& kernel, int64_t cols, int64_t elements, std::vector<Access> accesses) {
@@ -121,14 +140,16 @@ Floats product(int64_t m, int64_t n, int64_t k, const Floats& a, bool transpose_
 
 // ---- one problem: views of packed arrays, with gaps that nothing may write ---------------------------------------------------
 
-constexpr float kGuard = 1234.5f;
+constexpr float kGuard = 1232;  // bf16 holds it
 
 struct Case {
   int64_t batch, heads, queries, keys, size;
   bool causal;
+  DType dtype = DType::f32, grad_dtype = dtype;  // of q, k, v and the result; of the result's gradient
 };
 std::string str(const Case& c) {
-  return fmt::format("B {} H {} T {} S {} D {}{}", c.batch, c.heads, c.queries, c.keys, c.size, c.causal ? " causal" : "");
+  return fmt::format("B {} H {} T {} S {} D {}{}{}", c.batch, c.heads, c.queries, c.keys, c.size, c.causal ? " causal" : "",
+                     c.dtype == DType::bf16 ? " bf16" : "");
 }
 
 struct Problem {
@@ -150,11 +171,11 @@ struct Problem {
     a.batch = c.batch, a.heads = c.heads, a.queries = c.queries, a.keys = c.keys, a.head_size = c.size, a.causal = c.causal;
     a.scale = 1 / std::sqrt(static_cast<float>(c.size));
     const auto packed = [&](Floats& x, int64_t part) {
-      return AttentionTensor{x.data() + part * c.heads * head, length * time, time, head};
+      return AttentionTensor{x.data() + part * c.heads * head, length * time, time, head, DType::f32};
     };
     a.q = packed(inputs, 0), a.k = packed(inputs, 1), a.v = packed(inputs, 2);
     a.grad_q = packed(grads, 0), a.grad_k = packed(grads, 1), a.grad_v = packed(grads, 2);
-    a.out = {out.data(), c.queries * c.heads * head, c.heads * head, head};
+    a.out = {out.data(), c.queries * c.heads * head, c.heads * head, head, DType::f32};
     a.grad_out = a.out;
     a.grad_out.data = grad_out.data();
     a.row_max = row_max.data(), a.row_sum = row_sum.data();
@@ -162,25 +183,45 @@ struct Problem {
     std::normal_distribution<float> normal;
     for (const auto& [tensor, steps] : {std::pair{a.q, c.queries}, {a.k, c.keys}, {a.v, c.keys}, {a.grad_out, c.queries}})
       fill(tensor, steps, [&] { return normal(random); });
+    if (c.dtype == DType::bf16)
+      for (float& x : inputs) x = f32_from_bf16(bf16_from_f32(x));
+    if (c.grad_dtype == DType::bf16)
+      for (float& x : grad_out) x = f32_from_bf16(bf16_from_f32(x));
   }
   template <class Next>
   void fill(const AttentionTensor& x, int64_t steps, const Next& next) {
     for (int64_t b = 0; b < c.batch; ++b)
       for (int64_t t = 0; t < steps; ++t)
         for (int64_t h = 0; h < c.heads; ++h)
-          for (int64_t d = 0; d < c.size; ++d) x.data[b * x.batch_stride + t * x.time_stride + h * x.head_stride + d] = next();
+          for (int64_t d = 0; d < c.size; ++d) at(x, b, t, h, d) = next();
   }
   Floats get(const AttentionTensor& x, int64_t steps, int64_t b, int64_t h) const {
     Floats rows;
     for (int64_t t = 0; t < steps; ++t)
-      for (int64_t d = 0; d < c.size; ++d) rows.push_back(x.data[b * x.batch_stride + t * x.time_stride + h * x.head_stride + d]);
+      for (int64_t d = 0; d < c.size; ++d) rows.push_back(at(x, b, t, h, d));
     return rows;
+  }
+  static float& at(const AttentionTensor& x, int64_t b, int64_t t, int64_t h, int64_t d) {
+    return static_cast<float*>(x.data)[b * x.batch_stride + t * x.time_stride + h * x.head_stride + d];
   }
   int64_t visible(int64_t t) const { return c.causal ? std::clamp<int64_t>(t + 1 + c.keys - c.queries, 0, c.keys) : c.keys; }
 
+  /// Arrays of bf16 have the layout of the f32 ones; what came out is widened.
   void run(Composer& composer, GemmIsa isa, Workers& workers) {
+    std::vector<std::pair<Floats*, std::vector<uint16_t>>> narrow;
+    Attention a = this->a;
+    const auto as_bf16 = [&](Floats& wide, std::initializer_list<AttentionTensor*> tensors) {
+      std::vector<uint16_t>& bits = narrow.emplace_back(&wide, wide.size()).second;
+      for (size_t i = 0; i < wide.size(); ++i) bits[i] = bf16_from_f32(wide[i]);
+      for (AttentionTensor* x : tensors) {
+        x->data = bits.data() + (static_cast<float*>(x->data) - wide.data());
+        x->dtype = DType::bf16;
+      }
+    };
+    if (c.dtype == DType::bf16) as_bf16(inputs, {&a.q, &a.k, &a.v}), as_bf16(out, {&a.out});
+    if (c.grad_dtype == DType::bf16) as_bf16(grad_out, {&a.grad_out});
     for (const bool backward : {false, true}) {
-      const auto kernels = attention_loops(backward);
+      const auto kernels = attention_loops(backward, c.dtype);
       const auto code = composer.compiler().compile(kernels);
       a.loops = code.data();
       struct alignas(64) Line {
@@ -197,6 +238,8 @@ struct Problem {
         attention_forward(a, isa, workspace.data(), workers);
       for (char byte : workspace.back().bytes) ASSERT_EQ(byte, kByte) << "wrote behind its workspace";
     }
+    for (auto& [wide, bits] : narrow)
+      for (size_t i = 0; i < bits.size(); ++i) (*wide)[i] = f32_from_bf16(bits[i]);
   }
 };
 
@@ -208,8 +251,9 @@ struct Composed {
 Composed compose(Composer& ops, const Problem& p, int64_t b, int64_t h) {
   using Operand = Composer::Operand;
   const int64_t rows = p.c.queries, keys = p.c.keys, size = p.c.size;
+  const auto rounded = [&](const Floats& x) { return p.c.dtype == DType::bf16 ? ops.rounded(x) : x; };
   const Floats q = p.get(p.a.q, rows, b, h), k = p.get(p.a.k, keys, b, h), v = p.get(p.a.v, keys, b, h),
-               g = p.get(p.a.grad_out, rows, b, h);
+               g = rounded(p.get(p.a.grad_out, rows, b, h));
   const Floats scale{p.a.scale};
   const auto masked = [&](Floats x, float value) {
     for (int64_t t = 0; t < rows; ++t)
@@ -230,13 +274,13 @@ Composed compose(Composer& ops, const Problem& p, int64_t b, int64_t h) {
     r.row_max[static_cast<size_t>(t)] = r.row_sum[static_cast<size_t>(t)] = 0;
     std::fill_n(weights.begin() + t * keys, keys, 0.0f);
   }
-  r.out = product(rows, size, keys, weights, false, v, false);
-  r.grad_v = product(keys, size, rows, weights, true, g, false);
+  r.out = rounded(product(rows, size, keys, rounded(weights), false, v, false));
+  r.grad_v = product(keys, size, rows, rounded(weights), true, g, false);
   const Floats grad_p = product(rows, keys, size, g, false, v, true);
   const Floats mean = ops.reduce(false, ops.binary("mul", grad_p, weights, Operand::kFull, keys), keys);
   const Floats grad_t =
       masked(ops.binary("mul", ops.binary("sub", grad_p, mean, Operand::kRow, keys), weights, Operand::kFull, keys), 0.0f);
-  const Floats grad_s = ops.binary("mul", grad_t, scale, Operand::kScalar, keys);
+  const Floats grad_s = rounded(ops.binary("mul", grad_t, scale, Operand::kScalar, keys));
   r.grad_q = product(rows, size, keys, grad_s, false, k, false);
   r.grad_k = product(keys, size, rows, grad_s, true, q, false);
   return r;
@@ -287,6 +331,15 @@ const std::vector<Case> kCases = {
     {1, 1, 1100, 90, 17, true},  {1, 1, 70, 1100, 8, true}, {1, 1, 3, 5000, 4, false},  {1, 1, 5, 0, 3, false},
     {1, 1, 0, 5, 3, true},
 };
+const std::vector<Case> kBf16Cases = [] {
+  std::vector<Case> cases;
+  for (Case c : kCases) {
+    c.dtype = DType::bf16;
+    c.grad_dtype = cases.size() % 2 == 0 ? DType::bf16 : DType::f32;
+    cases.push_back(c);
+  }
+  return cases;
+}();
 
 std::vector<std::pair<Isa, GemmIsa>> isas() {
   std::vector<std::pair<Isa, GemmIsa>> found;
@@ -300,13 +353,15 @@ TEST(Attention, HasTheBitsOfTheSeparateOps) {
   const FlushDenormals mode;
   for (const auto& [isa, gemm_isa] : isas()) {
     Composer ops(isa);
-    for (const Case& c : kCases) {
-      Problem p(c);
-      SerialWorkers serial;
-      p.run(ops, gemm_isa, serial);
-      expect_equals_composed(ops, p);
-      expect_guards(p);
-      if (HasFatalFailure()) return;
+    for (const auto& cases : {kCases, kBf16Cases}) {
+      for (const Case& c : cases) {
+        Problem p(c);
+        SerialWorkers serial;
+        p.run(ops, gemm_isa, serial);
+        expect_equals_composed(ops, p);
+        expect_guards(p);
+        if (HasFatalFailure()) return;
+      }
     }
   }
 }
@@ -314,7 +369,7 @@ TEST(Attention, HasTheBitsOfTheSeparateOps) {
 TEST(Attention, ThreadsAndInstructionSetsChangeNothing) {
   const FlushDenormals mode;
   for (const Case& c : {Case{1, 1, 300, 300, 32, true}, Case{1, 3, 140, 400, 20, false}, Case{3, 5, 40, 40, 8, true},
-                        Case{1, 1, 1100, 70, 16, true}}) {
+                        Case{1, 1, 1100, 70, 16, true}, Case{1, 1, 300, 300, 32, true, DType::bf16}}) {
     Problem first(c);
     bool have_first = false;
     for (const auto& [isa, gemm_isa] : isas()) {
@@ -436,7 +491,7 @@ TEST(Attention, NonFiniteValuesStayBehindTheMask) {
   const auto [isa, gemm_isa] = isas().back();
   Composer ops(isa);
   const int64_t length = 400, size = 8, bad = 100;
-  const auto poison = [&](const AttentionTensor& x) { x.data[bad * x.time_stride + 3] = std::numeric_limits<float>::infinity(); };
+  const auto poison = [&](const AttentionTensor& x) { Problem::at(x, 0, bad, 0, 3) = std::numeric_limits<float>::infinity(); };
   const auto expect_bad_rows = [&](const Floats& x, const char* what, const auto& should) {
     for (int64_t row = 0; row < length; ++row) {
       bool finite = true;

@@ -1,6 +1,16 @@
 // attention and its gradient. A masked key has weight exactly 0; a row with every key masked gives 0, with zero gradient.
 // Causal: query t sees keys s <= t + S - T, so that the last query sees the last key.
+//
+// attention(q, k, v) has the bits of these ops, head by head (q, k, v of one dtype, f32 or bf16; q.f32 is a cast, an identity in f32):
+//   scores = matmul(q.f32, transpose(k.f32)) * scale, masked;  row_max, row_sum and p = softmax(scores) in f32;  w = p.cast(dtype)
+//   out = matmul(w.f32, v.f32).cast(dtype)
+// and attention_grad those of their gradients, which are f32 whatever the dtype, as a product's are:
+//   g = grad_out.cast(dtype);  grad_v = matmul(transpose(w.f32), g.f32);  grad_p = matmul(g.f32, transpose(v.f32))
+//   grad_s = (((grad_p - sum(grad_p * p)) * p) * scale).cast(dtype)
+//   grad_q = matmul(grad_s.f32, k.f32);  grad_k = matmul(transpose(grad_s.f32), q.f32)
+// So products multiply what bf16 can hold and sum in f32, and what lies between two products is rounded once.
 #include <algorithm>
+#include <bit>
 
 #include "ops/op_helpers.h"
 #include "ops/op_list.h"
@@ -31,7 +41,8 @@ double visible_pairs(const Sizes& s, bool causal) {
 void expect_qkv(std::string_view op, const Type& q, const Type& k, const Type& v) {
   if (q.dtype != k.dtype || q.dtype != v.dtype)
     fail("{} needs one dtype, given q {}, k {} and v {}: cast them", op, q.str(), k.str(), v.str());
-  if (q.dtype != DType::f32) fail("{} takes f32, given q {}, k {} and v {}: cast them first", op, q.str(), k.str(), v.str());
+  if (!holds(kF32Bf16, q.dtype))
+    fail("{} takes f32 or bf16, given q {}, k {} and v {}: cast them first", op, q.str(), k.str(), v.str());
   bool fits = q.shape.rank() == 4 && k.shape.rank() == 4 && k.shape == v.shape;
   fits = fits && q.shape[0] == k.shape[0] && q.shape[2] == k.shape[2] && q.shape[3] == k.shape[3];
   if (!fits)
@@ -53,6 +64,12 @@ Head head_of(const RefArray& a, int64_t b, int64_t h) {
 double* row_of(RefArray& a, int64_t b, int64_t t, int64_t h) {
   const Shape& s = a.type.shape;
   return a.data.data() + ((b * s[1] + t) * s[2] + h) * s[3];
+}
+
+double rounded(DType dtype, double x) {
+  if (dtype == DType::f32 || std::isnan(x)) return x;
+  const auto bits = std::bit_cast<uint32_t>(static_cast<float>(x));
+  return static_cast<double>(std::bit_cast<float>((bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u));
 }
 
 double dot(const double* x, const double* y, int64_t n) {
@@ -84,7 +101,7 @@ void forward_reference(Arrays in, const Attrs& attrs, std::span<RefArray> out) {
     for (double w : weight) high = std::isnan(high) || high > w ? high : w;
     for (double& w : weight) sum += w = std::exp(w - high);
     for (int64_t j = 0; j < keys; ++j)
-      add_scaled(row_of(out[0], b, t, h), weight[static_cast<size_t>(j)] / sum, v.row(j), s.width);
+      add_scaled(row_of(out[0], b, t, h), rounded(in[0].type.dtype, weight[static_cast<size_t>(j)] / sum), v.row(j), s.width);
     out[1].data[row] = high;
     out[2].data[row] = sum;
   });
@@ -94,9 +111,12 @@ void forward_reference(Arrays in, const Attrs& attrs, std::span<RefArray> out) {
 void backward_reference(Arrays in, const Attrs& attrs, std::span<RefArray> out) {
   const Sizes s = sizes_of(in[0].type.shape, in[1].type.shape);
   const double scale = attrs.number("scale");
+  const DType dtype = in[0].type.dtype;
+  RefArray grad_out = in[5];
+  for (double& x : grad_out.data) x = rounded(dtype, x);
   for_each_row(s, [&](int64_t b, int64_t h, int64_t t, size_t row) {
     const int64_t keys = visible(s, attrs.flag("causal"), t);
-    const Head q = head_of(in[0], b, h), k = head_of(in[1], b, h), v = head_of(in[2], b, h), g = head_of(in[5], b, h);
+    const Head q = head_of(in[0], b, h), k = head_of(in[1], b, h), v = head_of(in[2], b, h), g = head_of(grad_out, b, h);
     std::vector<double> p(static_cast<size_t>(keys)), grad_p(static_cast<size_t>(keys));
     double mean = 0;
     for (int64_t j = 0; j < keys; ++j) {
@@ -107,10 +127,10 @@ void backward_reference(Arrays in, const Attrs& attrs, std::span<RefArray> out) 
     }
     for (int64_t j = 0; j < keys; ++j) {
       const auto i = static_cast<size_t>(j);
-      const double grad_score = p[i] * (grad_p[i] - mean) * scale;
+      const double grad_score = rounded(dtype, p[i] * (grad_p[i] - mean) * scale);
       add_scaled(row_of(out[0], b, t, h), grad_score, k.row(j), s.width);
       add_scaled(row_of(out[1], b, j, h), grad_score, q.row(t), s.width);
-      add_scaled(row_of(out[2], b, j, h), p[i], g.row(t), s.width);
+      add_scaled(row_of(out[2], b, j, h), rounded(dtype, p[i]), g.row(t), s.width);
     }
   });
 }
@@ -132,7 +152,7 @@ const OpDef& attention_op() {
       .name = "attention",
       .arity = 3,
       .num_results = 3,
-      .traits = kExpensive,
+      .traits = kExpensive | kWideGradient,
       .lowering = Lowering::kAttention,
       .attrs = kAttrs,
       .infer = [](Types in, const Attrs&) -> std::vector<Type> {
@@ -145,7 +165,9 @@ const OpDef& attention_op() {
         if (a.grad_results[1] || a.grad_results[2])
           fail("attention: row_max and row_sum have no gradient, only the output does: stop_gradient them");
         if (!a.grad_results[0]) return {Value{}, Value{}, Value{}};
-        const Value in[] = {a.inputs[0], a.inputs[1], a.inputs[2], a.results[1], a.results[2], a.grad_results[0]};
+        Value grad = a.grad_results[0];
+        if (b.type_of(a.inputs[0]).dtype == DType::f32) grad = b.cast(grad, DType::f32);
+        const Value in[] = {a.inputs[0], a.inputs[1], a.inputs[2], a.results[1], a.results[2], grad};
         return b.apply(attention_grad_op(), in, a.attrs);
       },
       .cost = [](Types in, Types out, const Attrs& attrs) { return attention_cost(in, out, attrs, 2, 24); },
@@ -168,10 +190,11 @@ const OpDef& attention_grad_op() {
         expect_qkv("attention_grad", in[0], in[1], in[2]);
         const Shape& q = in[0].shape;
         const Type rows{DType::f32, Shape{q[0], q[2], q[1]}};
-        if (in[3] != rows || in[4] != rows || in[5] != in[0])
-          fail("attention_grad needs row_max and row_sum {} and grad_out {}, given {}, {} and {}", rows.str(), in[0].str(),
-               in[3].str(), in[4].str(), in[5].str());
-        return {in[0], in[1], in[2]};
+        const Type wide{DType::f32, q}, wide_keys{DType::f32, in[1].shape};
+        if (in[3] != rows || in[4] != rows || (in[5] != in[0] && in[5] != wide))
+          fail("attention_grad needs row_max and row_sum {} and grad_out {} or {}, given {}, {} and {}", rows.str(), in[0].str(),
+               wide.str(), in[3].str(), in[4].str(), in[5].str());
+        return {wide, wide_keys, wide_keys};
       },
       .vjp = not_differentiable,
       .cost = [](Types in, Types out, const Attrs& attrs) { return attention_cost(in, out, attrs, 5, 28); },

@@ -63,7 +63,7 @@ std::unique_ptr<Launch> launch_check(const Program& p, const LibraryCall& call, 
 
 // --- attention --------------------------------------------------------------------------------------------------------------
 
-Attention attention_shape(const LibraryCall& call) {
+Attention attention_shape(const Program& p, const LibraryCall& call) {
   const View &q = call.views[0], &k = call.views[1];
   Attention a;
   a.batch = q.dims[0];
@@ -73,26 +73,27 @@ Attention attention_shape(const LibraryCall& call) {
   a.keys = k.dims[1];
   a.causal = call.attrs.flag("causal");
   a.scale = static_cast<float>(call.attrs.number("scale"));
+  a.q.dtype = dtype_of(p, q);
   return a;
 }
 
 class AttentionLaunch final : public Launch {
  public:
-  AttentionLaunch(const LibraryCall& call, Isa isa, std::span<const LoopCode> loops, AddressBook& book)
-      : a_(attention_shape(call)), isa_(gemm_isa(isa)), backward_(call.op->lowering == Lowering::kAttentionGrad),
+  AttentionLaunch(const Program& p, const LibraryCall& call, Isa isa, std::span<const LoopCode> loops, AddressBook& book)
+      : a_(attention_shape(p, call)), isa_(gemm_isa(isa)), backward_(call.op->lowering == Lowering::kAttentionGrad),
         loops_(loops.begin(), loops.end()) {
-    bind(a_.q, call.views[0], book);
-    bind(a_.k, call.views[1], book);
-    bind(a_.v, call.views[2], book);
+    bind(a_.q, p, call.views[0], book);
+    bind(a_.k, p, call.views[1], book);
+    bind(a_.v, p, call.views[2], book);
     if (backward_) {
       book.want(&a_.row_max, call.views[3].buffer, call.views[3].offset * 4);
       book.want(&a_.row_sum, call.views[4].buffer, call.views[4].offset * 4);
-      bind(a_.grad_out, call.views[5], book);
-      bind(a_.grad_q, call.views[6], book);
-      bind(a_.grad_k, call.views[7], book);
-      bind(a_.grad_v, call.views[8], book);
+      bind(a_.grad_out, p, call.views[5], book);
+      bind(a_.grad_q, p, call.views[6], book);
+      bind(a_.grad_k, p, call.views[7], book);
+      bind(a_.grad_v, p, call.views[8], book);
     } else {
-      bind(a_.out, call.views[3], book);
+      bind(a_.out, p, call.views[3], book);
       book.want(&a_.row_max, call.views[4].buffer, call.views[4].offset * 4);
       book.want(&a_.row_sum, call.views[5].buffer, call.views[5].offset * 4);
     }
@@ -107,11 +108,12 @@ class AttentionLaunch final : public Launch {
   }
 
  private:
-  static void bind(AttentionTensor& t, const View& v, AddressBook& book) {
+  static void bind(AttentionTensor& t, const Program& p, const View& v, AddressBook& book) {
     t.batch_stride = v.strides[0];
     t.time_stride = v.strides[1];
     t.head_stride = v.strides[2];
-    book.want(&t.data, v.buffer, v.offset * 4);
+    t.dtype = dtype_of(p, v);
+    book.want(&t.data, v.buffer, v.offset * static_cast<int64_t>(size_of(t.dtype)));
   }
   Attention a_;
   GemmIsa isa_;
@@ -122,17 +124,17 @@ class AttentionLaunch final : public Launch {
 
 }  // namespace
 
-std::vector<std::shared_ptr<const LoopKernel>> loops_of(const LibraryCall& call) {
+std::vector<std::shared_ptr<const LoopKernel>> loops_of(const Program& p, const LibraryCall& call) {
   if (call.op == nullptr) return {};
-  if (call.op->lowering == Lowering::kAttention) return attention_loops(false);
-  if (call.op->lowering == Lowering::kAttentionGrad) return attention_loops(true);
+  if (call.op->lowering == Lowering::kAttention) return attention_loops(false, dtype_of(p, call.views[0]));
+  if (call.op->lowering == Lowering::kAttentionGrad) return attention_loops(true, dtype_of(p, call.views[0]));
   return {};
 }
 
-int64_t library_workspace_bytes(const LibraryCall& call, const Program&, Isa isa, int num_threads) {
+int64_t library_workspace_bytes(const LibraryCall& call, const Program& p, Isa isa, int num_threads) {
   if (call.op == nullptr) return 0;
   if (call.op->lowering != Lowering::kAttention && call.op->lowering != Lowering::kAttentionGrad) return 0;
-  return attention_workspace_bytes(attention_shape(call), gemm_isa(isa), num_threads,
+  return attention_workspace_bytes(attention_shape(p, call), gemm_isa(isa), num_threads,
                                    call.op->lowering == Lowering::kAttentionGrad);
 }
 
@@ -165,7 +167,7 @@ std::unique_ptr<Launch> launch_library(const Program& p, const LibraryCall& call
     }
     case Lowering::kCheck: return launch_check(p, call, call_index, book);
     case Lowering::kAttention:
-    case Lowering::kAttentionGrad: return std::make_unique<AttentionLaunch>(call, isa, loops, book);
+    case Lowering::kAttentionGrad: return std::make_unique<AttentionLaunch>(p, call, isa, loops, book);
     default: WS_ASSERT(false, "the CPU has no routine for {}", call.op->name);
   }
 }

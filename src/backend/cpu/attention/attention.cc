@@ -58,6 +58,7 @@ AttentionPlan plan_attention(const Attention& a, bool backward) {
     plan.grad_v = take(sums);
   } else {
     plan.value = take(whole);
+    plan.tile = take(a.is_bf16() ? kMostRows * plan.ld_size : 0);
   }
   return plan;
 }

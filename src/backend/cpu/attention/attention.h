@@ -1,5 +1,6 @@
-// Attention forward and backward in fp32 by stripes of query rows: memory linear in the length, and the bits of
-// matmul(q, k^T), * scale, mask, softmax, matmul(p, v) as separate ops (numerics contract 3.3 and 3.4).
+// Attention forward and backward by stripes of query rows: memory linear in the length, and the bits of matmul(q, k^T), * scale,
+// mask, softmax, matmul(p, v) as separate ops (numerics contract 3.3 and 3.4). bf16 operands are widened where they are copied and
+// everything is computed in fp32; ops/attention.cc says where the separate ops round.
 //
 // Masked keys: the separate ops give them weight +0, which adds fma(0, v, sum) to a chain. Here keys that no row of a stripe sees
 // are left out. That changes no bits: a chain over keys starts at +0, and adding +-0 to a sum changes it only where the sum is -0
@@ -17,25 +18,28 @@ namespace ws::cpu {
 
 /// Element (b, t, h, d) at data[b*batch_stride + t*time_stride + h*head_stride + d]: parts of a packed q, k, v are such views.
 struct AttentionTensor {
-  float* data = nullptr;
-  int64_t batch_stride = 0, time_stride = 0, head_stride = 0;
+  void* data = nullptr;
+  int64_t batch_stride = 0, time_stride = 0, head_stride = 0;  // elements
+  DType dtype = DType::f32;                                    // or bf16
 };
 
 struct Attention {
   int64_t batch = 0, heads = 0, queries = 0, keys = 0, head_size = 0;
-  bool causal = false;  // query t sees keys s <= t + keys - queries
-  float scale = 1;      // scores are (q.k) * scale, rounded once more
-  AttentionTensor q, k, v, out;
-  float* row_max = nullptr;  // [batch, heads, queries]; 0 and row_sum 0 where every key is masked (then out is 0)
+  bool causal = false;           // query t sees keys s <= t + keys - queries
+  float scale = 1;               // scores are (q.k) * scale, rounded once more
+  AttentionTensor q, k, v, out;  // of one dtype
+  float* row_max = nullptr;      // [batch, heads, queries]; 0 and row_sum 0 where every key is masked (then out is 0)
   float* row_sum = nullptr;
   // backward only
-  AttentionTensor grad_out, grad_q, grad_k, grad_v;
-  const LoopCode* loops = nullptr;  // machine code of attention_loops(backward), for the ISA in use
+  AttentionTensor grad_out;                // rounded to the dtype of q where it is read
+  AttentionTensor grad_q, grad_k, grad_v;  // f32
+  const LoopCode* loops = nullptr;         // machine code of attention_loops(backward, q.dtype), for the ISA in use
+  bool is_bf16() const { return q.dtype == DType::bf16; }
 };
 
 /// The row loops (scale, softmax and its gradient) of one direction, to be compiled and passed as Attention::loops.
-std::vector<std::shared_ptr<const LoopKernel>> attention_loops(bool backward);
-/// Bytes of 64-byte aligned workspace; only the sizes of `a` are read.
+std::vector<std::shared_ptr<const LoopKernel>> attention_loops(bool backward, DType dtype);
+/// Bytes of 64-byte aligned workspace; only the sizes and dtypes of `a` are read.
 int64_t attention_workspace_bytes(const Attention& a, GemmIsa isa, int num_threads, bool backward = true);
 /// Writes out, row_max and row_sum. Allocates nothing.
 void attention_forward(const Attention& a, GemmIsa isa, void* workspace, Workers& workers);

@@ -9,7 +9,8 @@ namespace {
 
 struct Avx2 : Avx2Registers {
   static constexpr int kRows = 6, kVectors = 2;
-  static void transpose8(float* to, int64_t to_stride, const float* from, int64_t from_stride) {
+  template <class T>
+  static void transpose8(float* to, int64_t to_stride, const T* from, int64_t from_stride) {
     transpose8_avx(to, to_stride, from, from_stride);
   }
 };

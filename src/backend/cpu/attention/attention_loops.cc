@@ -22,6 +22,8 @@ class Rows {
     WS_ASSERT(kernel_.body.back().op != nullptr, "no op {}", name);
     return id;
   }
+  /// The value rounded to `dtype`, as an f32.
+  int rounded(int value, DType dtype) { return dtype == DType::f32 ? value : cast(cast(value, dtype), DType::f32); }
   int reduce(bool is_max, int value) {
     const int id = add(Kind::kReduceRow, {value});
     kernel_.body.back().is_max = is_max;
@@ -40,6 +42,12 @@ class Rows {
     kernel_.body.push_back(std::move(instr));
     return static_cast<int>(kernel_.body.size()) - 1;
   }
+  int cast(int value, DType dtype) {
+    const int id = op("cast", {value});
+    kernel_.body.back().dtype = dtype;
+    kernel_.body.back().attrs.set("dtype", dtype);
+    return id;
+  }
   int declare(int access, Step step) {
     WS_ASSERT(access == static_cast<int>(kernel_.accesses.size()), "accesses are declared in order");
     kernel_.accesses.push_back({DType::f32, step});
@@ -50,19 +58,19 @@ class Rows {
 
 }  // namespace
 
-std::shared_ptr<const LoopKernel> SoftmaxLoop::kernel() {
+std::shared_ptr<const LoopKernel> SoftmaxLoop::kernel(DType dtype) {
   Rows rows;
   const int scaled = rows.op("mul", {rows.load(kScores, Step::kUnit), rows.scalar()});
   const int row_max = rows.reduce(true, scaled);
   const int e = rows.op("exp", {rows.op("sub", {scaled, row_max})});
   const int row_sum = rows.reduce(false, e);
-  rows.store(kWeights, Step::kUnit, rows.op("div", {e, row_sum}));
+  rows.store(kWeights, Step::kUnit, rows.rounded(rows.op("div", {e, row_sum}), dtype));
   rows.store(kRowMax, Step::kSplat, row_max);
   rows.store(kRowSum, Step::kSplat, row_sum);
   return rows.finish();
 }
 
-std::shared_ptr<const LoopKernel> SoftmaxGradLoop::kernel() {
+std::shared_ptr<const LoopKernel> SoftmaxGradLoop::kernel(DType dtype) {
   Rows rows;
   const int scores = rows.load(kScores, Step::kUnit), grad_p = rows.load(kGradWeights, Step::kUnit);
   const int row_max = rows.load(kRowMax, Step::kSplat), row_sum = rows.load(kRowSum, Step::kSplat), scale = rows.scalar();
@@ -70,13 +78,13 @@ std::shared_ptr<const LoopKernel> SoftmaxGradLoop::kernel() {
   const int p = rows.op("div", {e, row_sum});
   const int mean = rows.reduce(false, rows.op("mul", {grad_p, p}));
   const int grad_t = rows.op("mul", {rows.op("sub", {grad_p, mean}), p});
-  rows.store(kWeights, Step::kUnit, p);
-  rows.store(kGradScores, Step::kUnit, rows.op("mul", {grad_t, scale}));
+  rows.store(kWeights, Step::kUnit, rows.rounded(p, dtype));
+  rows.store(kGradScores, Step::kUnit, rows.rounded(rows.op("mul", {grad_t, scale}), dtype));
   return rows.finish();
 }
 
-std::vector<std::shared_ptr<const LoopKernel>> attention_loops(bool backward) {
-  return {backward ? SoftmaxGradLoop::kernel() : SoftmaxLoop::kernel()};
+std::vector<std::shared_ptr<const LoopKernel>> attention_loops(bool backward, DType dtype) {
+  return {backward ? SoftmaxGradLoop::kernel(dtype) : SoftmaxLoop::kernel(dtype)};
 }
 
 }  // namespace ws::cpu

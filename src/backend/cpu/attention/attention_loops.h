@@ -7,12 +7,15 @@
 
 namespace ws::cpu {
 
+/// `dtype` is that of the weights: bf16 ones are rounded and held as f32, and so are the gradients of the products that a backward
+/// product then reads.
+///
 /// Rows of scores to rows of weights. Rank 2 [rows, keys], walk kRows, scalar 0: scale (f32).
 ///   t = s * scale;  m = max t;  e = exp(t - m);  l = sum e;  p = e / l
 /// Accesses: 0 loads s, 1 stores p (may lie over s), 2 stores m and 3 stores l (one a row).
 struct SoftmaxLoop {
   static constexpr int kScores = 0, kWeights = 1, kRowMax = 2, kRowSum = 3, kNumAccesses = 4;
-  static std::shared_ptr<const LoopKernel> kernel();
+  static std::shared_ptr<const LoopKernel> kernel(DType dtype);
 };
 
 /// Rows of scores and of grad_p = grad_out v^T to weights and gradients of the products q k^T. Rank 2, walk kRows, scalar 0: scale.
@@ -20,7 +23,7 @@ struct SoftmaxLoop {
 /// Accesses: 0 loads s, 1 loads grad_p, 2 loads m and 3 loads l (one a row), 4 stores p (may lie over s), 5 stores grad_s (over grad_p).
 struct SoftmaxGradLoop {
   static constexpr int kScores = 0, kGradWeights = 1, kRowMax = 2, kRowSum = 3, kWeights = 4, kGradScores = 5, kNumAccesses = 6;
-  static std::shared_ptr<const LoopKernel> kernel();
+  static std::shared_ptr<const LoopKernel> kernel(DType dtype);
 };
 
 }  // namespace ws::cpu

@@ -19,7 +19,7 @@ struct AttentionPlan {
   int64_t ld_size = 0;      // floats from one row of a dense copy to the next: head_size in whole vectors
   // Byte offsets in a worker's scratch; names as in AttentionScratch
   int64_t scores = 0, grad_weights = 0, q = 0, grad_out = 0, key = 0, value = 0, key_t = 0, value_t = 0, grad_k = 0, grad_v = 0,
-          loop = 0;
+          tile = 0, loop = 0;
   int64_t bytes = 0;
 };
 
@@ -32,25 +32,34 @@ struct AttentionScratch {
   float *key, *value;            // [keys, ld_size]: dense
   float *key_t, *value_t;        // panels of columns of the transposed: [keys / columns][head_size][columns]
   float *grad_k, *grad_v;        // [keys, ld_size]: sums over the current block of queries
+  float* tile;                   // [kMostRows, ld_size]: results before they are rounded
   void* loop;
   AttentionScratch(void* workspace, const AttentionPlan& plan, int worker) {
     char* const base = static_cast<char*>(workspace) + worker * plan.bytes;
     const auto floats = [base](int64_t offset) { return reinterpret_cast<float*>(base + offset); };
     scores = floats(plan.scores), grad_weights = floats(plan.grad_weights), q = floats(plan.q), grad_out = floats(plan.grad_out);
     key = floats(plan.key), value = floats(plan.value), key_t = floats(plan.key_t), value_t = floats(plan.value_t);
-    grad_k = floats(plan.grad_k), grad_v = floats(plan.grad_v), loop = base + plan.loop;
+    grad_k = floats(plan.grad_k), grad_v = floats(plan.grad_v), tile = floats(plan.tile);
+    loop = base + plan.loop;
   }
 };
 
-/// One head of one batch item: row t at data + t*stride.
+/// One head of one batch item, f32 or bf16 (uint16_t): row t at data + t*stride_bytes.
 struct HeadRows {
-  float* data;
-  int64_t stride;
-  float* row(int64_t t) const { return data + t * stride; }
-  HeadRows from(int64_t t) const { return {row(t), stride}; }
+  char* data;
+  int64_t stride_bytes;
+  DType dtype;
+  char* row(int64_t t) const { return data + t * stride_bytes; }
+  float* floats(int64_t t) const { return reinterpret_cast<float*>(row(t)); }
+  int64_t stride() const { return stride_bytes / static_cast<int64_t>(size_of(dtype)); }
+  HeadRows from(int64_t t) const { return {row(t), stride_bytes, dtype}; }
 };
 inline HeadRows head_rows(const AttentionTensor& x, int64_t batch, int64_t head) {
-  return {x.data + batch * x.batch_stride + head * x.head_stride, x.time_stride};
+  const auto bytes = static_cast<int64_t>(size_of(x.dtype));
+  return {static_cast<char*>(x.data) + (batch * x.batch_stride + head * x.head_stride) * bytes, x.time_stride * bytes, x.dtype};
+}
+inline HeadRows scratch_rows(float* data, int64_t ld) {
+  return {reinterpret_cast<char*>(data), ld * static_cast<int64_t>(sizeof(float)), DType::f32};
 }
 
 /// Leading keys that query t sees.

@@ -15,9 +15,10 @@ struct Portable {
   static Reg add(Reg a, Reg b) { return a + b; }
   static void store(float* p, Reg r) { *p = r; }
   static void store_part(float* p, Reg r, int) { *p = r; }
-  static void transpose8(float* to, int64_t to_stride, const float* from, int64_t from_stride) {
+  template <class T>
+  static void transpose8(float* to, int64_t to_stride, const T* from, int64_t from_stride) {
     for (int i = 0; i < 8; ++i)
-      for (int j = 0; j < 8; ++j) to[j * to_stride + i] = from[i * from_stride + j];
+      for (int j = 0; j < 8; ++j) to[j * to_stride + i] = Bf16::widened(from[i * from_stride + j]);
   }
 };
 

@@ -45,6 +45,7 @@ class AttentionHead {
     float *const scores = s_.scores + i * plan_.ld_keys, *const grad_weights = s_.grad_weights + i * plan_.ld_keys;
     P::copy_dense(q, ld, rows_of(a_.q), t0 + i, rows, a_.head_size);
     P::copy_dense(grad_out, ld, rows_of(a_.grad_out), t0 + i, rows, a_.head_size);
+    if (a_.is_bf16() && a_.grad_out.dtype == DType::f32) Bf16::round(grad_out, rows * ld);
     Prefetcher results(a_.head_size), more_results(a_.head_size);
     results.add(rows_of(a_.grad_q), t0 + i, rows);
     for (const AttentionTensor* x : {&a_.grad_v, &a_.grad_k})
@@ -135,10 +136,13 @@ class AttentionHead {
     P::for_each_tile(rows, height, [&](int64_t i, int64_t n) {
       ahead.step();
       const int64_t seen = visible_keys(a_, t0 + i + n - 1);
-      float* const c = out.row(t0 + i);
-      P::template tile_rows<false>(n, a_.head_size, seen, weights + i * plan_.ld_keys, plan_.ld_keys, x, plan_.ld_size, c,
-                                   out.stride, Sum::kStore);
-      P::add_skipped_zeros(c, out.stride, n, a_.head_size, x, plan_.ld_size, seen, a_.keys, zero);
+      const bool rounds = out.dtype == DType::bf16;
+      const HeadRows c = rounds ? scratch_rows(s_.tile, plan_.ld_size) : out.from(t0 + i);
+      P::template tile_rows<false>(n, a_.head_size, seen, weights + i * plan_.ld_keys, plan_.ld_keys, x, plan_.ld_size,
+                                   c.floats(0), c.stride(), Sum::kStore);
+      P::add_skipped_zeros(c.floats(0), c.stride(), n, a_.head_size, x, plan_.ld_size, seen, a_.keys, zero);
+      for (int64_t row = 0; rounds && row < n; ++row)
+        Bf16::narrow(reinterpret_cast<uint16_t*>(out.row(t0 + i + row)), c.floats(row), a_.head_size);
     });
   }
 
@@ -153,10 +157,10 @@ class AttentionHead {
       ahead.step();
       const int64_t s = begin + i, first = std::max<int64_t>(0, first_query(a_, s) - t0);
       P::template tile_rows<true>(n, a_.head_size, rows - first, weights + first * plan_.ld_keys + s, plan_.ld_keys,
-                                  x + first * plan_.ld_size, plan_.ld_size, sums.row(s), sums.stride, how);
+                                  x + first * plan_.ld_size, plan_.ld_size, sums.floats(s), sums.stride(), how);
     });
     if (how == Sum::kChain) return;
-    for (int64_t s = seen; s < end; ++s) std::fill_n(sums.row(s), a_.head_size, 0.0f);
+    for (int64_t s = seen; s < end; ++s) std::fill_n(sums.floats(s), a_.head_size, 0.0f);
   }
 
   // Scores to weights; row_max and row_sum.
@@ -196,13 +200,13 @@ class AttentionHead {
   // Where sums over queries build up: in the results if one block is all, else in scratch, block by block.
   bool one_block() const { return a_.queries <= kChainBlock; }
   HeadRows block_sums(const AttentionTensor& grad, float* scratch) const {
-    return one_block() ? rows_of(grad) : HeadRows{scratch, plan_.ld_size};
+    return one_block() ? rows_of(grad) : scratch_rows(scratch, plan_.ld_size);
   }
   // Block sums join the results, ascending.
   void join_block(bool first, int64_t begin, int64_t end) const {
     for (const auto& [to, from] : {std::pair{rows_of(a_.grad_k), s_.grad_k}, {rows_of(a_.grad_v), s_.grad_v}}) {
       for (int64_t s = begin; s < end; ++s) {
-        float* const row = to.row(s);
+        float* const row = to.floats(s);
         const float* const sum = from + s * plan_.ld_size;
         for (int64_t d = 0; d < a_.head_size; ++d) row[d] = first ? sum[d] : row[d] + sum[d];
       }

@@ -16,7 +16,7 @@ class Prefetcher {
   /// Rows [begin, begin + rows) of x are to be asked for too. At most kMost calls.
   void add(const HeadRows& x, int64_t begin, int64_t rows) {
     if (rows <= 0) return;
-    ranges_[count_++] = {x.row(begin), x.stride, rows};
+    ranges_[count_++] = {x.row(begin), x.stride_bytes, head_size_ * static_cast<int64_t>(size_of(x.dtype)), rows};
     total_ += rows;
   }
   /// The work over which the rows are spread: so many calls of step().
@@ -27,7 +27,7 @@ class Prefetcher {
       Range& range = ranges_[current_];
       const int64_t rows = std::min(left, range.rows);
       for (int64_t t = 0; t < rows; ++t, range.next += range.stride)
-        for (int64_t d = 0; d < head_size_; d += kLine) __builtin_prefetch(range.next + d, 0, 2);
+        for (int64_t i = 0; i < range.bytes; i += kLine) __builtin_prefetch(range.next + i, 0, 2);
       left -= rows;
       if ((range.rows -= rows) == 0) ++current_;
     }
@@ -35,10 +35,10 @@ class Prefetcher {
 
  private:
   static constexpr size_t kMost = 4;
-  static constexpr int64_t kLine = 16;  // floats
+  static constexpr int64_t kLine = 64;
   struct Range {
-    const float* next = nullptr;
-    int64_t stride = 0, rows = 0;
+    const char* next = nullptr;
+    int64_t stride = 0, bytes = 0, rows = 0;  // bytes of one row
   };
   int64_t head_size_, rows_a_step_ = 0, total_ = 0;
   size_t count_ = 0, current_ = 0;

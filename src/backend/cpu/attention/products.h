@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "backend/cpu/attention/attention_plan.h"
+#include "backend/cpu/attention/rounding.h"
 #include "backend/cpu/attention/tiles.h"
 
 namespace ws::cpu {
@@ -43,26 +44,19 @@ struct Products {
 
   /// The transposed of x[rows, size] in panels of kColumns columns, each [size][kColumns]; columns past the end are zero.
   static void pack_transposed(float* panels, const HeadRows& x, int64_t rows, int64_t size) {
-    for (int64_t s0 = 0; s0 < rows; s0 += kColumns, panels += size * kColumns) {
-      const int64_t columns = std::min(kColumns, rows - s0);
-      int64_t done = 0;
-      for (; done + 8 <= columns; done += 8) {
-        int64_t d = 0;
-        for (; d + 8 <= size; d += 8) V::transpose8(panels + d * kColumns + done, kColumns, x.row(s0 + done) + d, x.stride);
-        for (; d < size; ++d)
-          for (int64_t i = 0; i < 8; ++i) panels[d * kColumns + done + i] = x.row(s0 + done + i)[d];
-      }
-      for (int64_t d = 0; d < size; ++d) {
-        for (int64_t i = done; i < columns; ++i) panels[d * kColumns + i] = x.row(s0 + i)[d];
-        for (int64_t i = columns; i < kColumns; ++i) panels[d * kColumns + i] = 0.0f;
-      }
-    }
+    if (x.dtype == DType::bf16)
+      pack_transposed(panels, reinterpret_cast<const uint16_t*>(x.data), x.stride(), rows, size);
+    else
+      pack_transposed(panels, reinterpret_cast<const float*>(x.data), x.stride(), rows, size);
   }
 
-  /// Rows [begin, begin + rows) of x, ld apart; zeros up to whole vectors.
+  /// Rows [begin, begin + rows) of x in f32, ld apart; zeros up to whole vectors.
   static void copy_dense(float* to, int64_t ld, const HeadRows& x, int64_t begin, int64_t rows, int64_t size) {
     for (int64_t t = 0; t < rows; ++t, to += ld) {
-      std::memcpy(to, x.row(begin + t), static_cast<size_t>(size) * sizeof(float));
+      if (x.dtype == DType::bf16)
+        Bf16::widen(to, reinterpret_cast<const uint16_t*>(x.row(begin + t)), size);
+      else
+        std::memcpy(to, x.row(begin + t), static_cast<size_t>(size) * sizeof(float));
       for (int64_t d = size; d < ld; ++d) to[d] = 0.0f;
     }
   }
@@ -93,6 +87,26 @@ struct Products {
         bool plus = block_left_out;
         for (int64_t s = seen; s < keys && !plus; ++s) plus = std::signbit(x[s * ld + d]) == std::signbit(zero);
         if (plus) sum = 0.0f;
+      }
+    }
+  }
+
+ private:
+  template <class T>
+  static void pack_transposed(float* panels, const T* x, int64_t stride, int64_t rows, int64_t size) {
+    for (int64_t s0 = 0; s0 < rows; s0 += kColumns, panels += size * kColumns) {
+      const int64_t columns = std::min(kColumns, rows - s0);
+      const T* const from = x + s0 * stride;
+      int64_t done = 0;
+      for (; done + 8 <= columns; done += 8) {
+        int64_t d = 0;
+        for (; d + 8 <= size; d += 8) V::transpose8(panels + d * kColumns + done, kColumns, from + done * stride + d, stride);
+        for (; d < size; ++d)
+          for (int64_t i = 0; i < 8; ++i) panels[d * kColumns + done + i] = Bf16::widened(from[(done + i) * stride + d]);
+      }
+      for (int64_t d = 0; d < size; ++d) {
+        for (int64_t i = done; i < columns; ++i) panels[d * kColumns + i] = Bf16::widened(from[i * stride + d]);
+        for (int64_t i = columns; i < kColumns; ++i) panels[d * kColumns + i] = 0.0f;
       }
     }
   }
