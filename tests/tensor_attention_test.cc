@@ -78,11 +78,11 @@ TEST_P(Attends, WithGradientsInLoopAndCompiled) {
   const auto got = fused_gradients(q_, k_, v_);
   Variable a("q", q_, true), b("k", k_, true), c("v", v_, true);
   auto compiled = jit(
-      [&] {
-        return grad((fused(a.value(), b.value(), c.value()).cast(DType::f32) * weight).sum(), {a, b, c}).values;
+      [&](const Tensor& upstream) {
+        return grad((fused(a.value(), b.value(), c.value()).cast(DType::f32) * upstream).sum(), {a, b, c}).values;
       },
       std::vector<Variable>{a, b, c});
-  const auto again = compiled();
+  const auto again = compiled(weight);
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(got[i].dtype(), DType::f32);
     EXPECT_EQ(got[i].to_vector<float>(), again[i].to_vector<float>());
