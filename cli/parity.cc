@@ -106,7 +106,7 @@ int parity(const ParityOptions& o) {
       fmt::print("step {:>4}  relative difference {:.3g}\n", step, difference.get<double>());
     for (const Json& name : differing) fmt::print("differs: {}\n", name.get<std::string>());
   }
-  return 0;
+  return differing.empty() ? 0 : kUserError;
 }
 
 }  // namespace

@@ -119,6 +119,22 @@ struct Case {
   }
 };
 
+// `listed` is the shape that the case gives for a parameter, `recorded` its tensor.
+void check_listed_shape(const Json& listed, const Tensor& recorded, const std::string& name, const std::string& where) {
+  const Shape& shape = recorded.shape();
+  if (listed != Json(std::vector<int64_t>(shape.begin(), shape.end())))
+    fail("{}: \"params\" lists \"{}\" as {}, the tensor file has {}", where, name, listed.dump(), shape.str());
+}
+
+// A parameter that the recording leaves out would train from our own initial value.
+void check_covers_model(const Case& c) {
+  for (const auto& [name, variable] : c.model->named_parameters()) {
+    bool listed = std::any_of(c.parameters.begin(), c.parameters.end(),
+                              [&v = variable, &c](const auto& entry) { return c.model->find(entry.second.variable) == v; });
+    if (!listed) fail("{}: \"params\" lacks the model's parameter {} {}", c.path, name, variable.value().shape().str());
+  }
+}
+
 Case load_case(const std::string& path) {
   Case c{path, {}, {}, nullptr, {}};
   c.json = parse_json(MappedFile(path).text(), path);
@@ -135,8 +151,10 @@ Case load_case(const std::string& path) {
     if (!params[i].is_array() || params[i].empty() || !params[i][0].is_string())
       fail("{}: \"params\" must be a list of [name, shape]", path);
     auto name = params[i][0].get<std::string>();
+    if (params[i].size() > 1) check_listed_shape(params[i][1], c.tensor("init/" + name), name, path);
     c.parameters.emplace_back(name, is_gpt ? Slot{gpt_name(name, path)} : slots[i]);
   }
+  check_covers_model(c);
   return c;
 }
 

@@ -100,6 +100,7 @@ TEST(Module, ErrorsNameLayerShapeAndFix) {
                        }),
                        {"[2, 3]", "[2, 4]"}));
   EXPECT_TRUE(mentions(error_of([&] { Weights()(Tensor::zeros({1})); }), {"forward"}));
+  EXPECT_TRUE(mentions(error_of([&] { m.find("first.a.wieght"); }), {"'first.a.wieght'", "first.a.weight"}));
 }
 
 }  // namespace

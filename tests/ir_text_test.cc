@@ -88,6 +88,7 @@ TEST(Text, MessagesNameThePlace) {
   starts("graph g(%0: f32[2]) {\n  %1 = neg %2 : f32[2]\n}", "t.ir:2:12: %2 is used before it is defined");
   starts("graph g(%0: f32[2]) {\n  %1 = neg %0 : f32[3]\n}", "t.ir:2:17: neg gives f32[2] here, not f32[3]");
   starts("graph g(%0: f32[2], %0: f32[2])", "t.ir:1:21: %0 is defined twice");
+  starts("graph g(%0 \"x\": f32[2], %1 \"x\": f32[2])", "t.ir:1:25: a second input is named \"x\"");
   starts("graph g(%0: f32[2], %1: f32[3]) {\n %2 = add %0, %1 : f32[2]", "t.ir:2:7: add: f32[3] against f32[2]");
   starts("graph g(%0: f33[2])", "t.ir:1:13: expected a type");
   starts("graph g(%0: f32[2, 2, 2, 2, 2, 2, 2, 2, 2])", "t.ir:1:41: more than 8 entries");

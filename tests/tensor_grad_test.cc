@@ -175,6 +175,14 @@ TEST(Grad, RejectsLossesThatAreNotANumber) {
   EXPECT_NE(message_of([&] { grad(w.value().sum().cast(DType::i32), {w}); }).find("i32[]"), std::string::npos);
 }
 
+TEST(Grad, ALossOfConstantsIsAnError) {
+  Variable w("w", random_floats({3}, 1), true);
+  Gradients first = grad(square(w).sum(), {w});
+  EXPECT_NE(message_of([&] { grad(square(first.values[0]).sum(), {w}); }).find("none of the parameters"), std::string::npos);
+  Tensor x = watch(random_floats({3}, 1));
+  EXPECT_NE(message_of([&] { grad_of(square(x.detach()).sum(), {x}); }).find("none of the inputs"), std::string::npos);
+}
+
 TEST(Grad, OfWatchedTensorsAndIntermediates) {
   Tensor x = watch(random_floats({3}, 1));
   Tensor y = x * 2.0;

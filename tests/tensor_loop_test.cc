@@ -201,7 +201,13 @@ TEST(Loop, ErrorsNameOpShapesAndPath) {
   EXPECT_NE(dtypes.find("f32[2, 3]"), std::string::npos) << dtypes;
   EXPECT_NE(dtypes.find("bf16[2, 3]"), std::string::npos);
   EXPECT_NE(dtypes.find("cast"), std::string::npos);
-  EXPECT_NE(message_of([&] { matmul(a, a); }).find("matmul"), std::string::npos);
+  std::string product = message_of([&] {
+    PathScope scope("fc");
+    matmul(a, a);
+  });
+  EXPECT_EQ(product.find("in fc: matmul"), 0u) << product;  // the path once
+  std::string fraction = message_of([&] { a.cast(DType::i32) + 1.5; });
+  EXPECT_NE(fraction.find("1.5 is not a whole number"), std::string::npos) << fraction;
   EXPECT_NE(message_of([&] { a + Tensor(); }).find("undefined"), std::string::npos);
   EXPECT_NE(message_of([&] { a.item(); }).find("one element"), std::string::npos);
   EXPECT_NE(message_of([&] { a.slice(1, 2, 5); }).find("slice"), std::string::npos);

@@ -2,6 +2,7 @@
 #include <charconv>
 #include <cmath>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "ir/graph.h"
 #include "ir/lexer.h"
@@ -112,9 +113,11 @@ class Parser {
   void parse_input() {
     const Token name = take_value("an input such as %0 \"x\": f32[2, 3]");
     std::string label = lexer_.peek().kind == Token::Kind::string ? lexer_.take().string : std::string(name.text);
+    const bool is_new = input_names_.insert(label).second;
     lexer_.expect(":");
     const Type type = parse_type();
-    define(name, at_place(name, [&] { return graph_.add_input(std::move(label), type); }));
+    define(name, at_place(name, [&] { return graph_.add_input(label, type); }));
+    if (!is_new) lexer_.fail_at(name, fmt::format("a second input is named \"{}\"", label));
   }
 
   double parse_number(const Token& token) {
@@ -249,6 +252,7 @@ class Parser {
   Lexer lexer_;
   Graph graph_;
   std::unordered_map<std::string_view, Value> values_;  // views of the text
+  std::unordered_set<std::string> input_names_;
 };
 
 }  // namespace

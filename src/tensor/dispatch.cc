@@ -17,15 +17,18 @@ void check_operands(const OpDef& op, Operands inputs) {
   }
 }
 
+// Some checks name the layer themselves; a message says it once.
+bool names_path(const Error& e) { return context().path.empty() || std::string_view(e.what()).starts_with(path_prefix()); }
+
 template <class F>
 auto with_path(F&& body) {
   try {
     return body();
   } catch (const RuntimeError& e) {
-    if (context().path.empty()) throw;
+    if (names_path(e)) throw;
     throw RuntimeError(path_prefix() + e.what());
   } catch (const Error& e) {
-    if (context().path.empty()) throw;
+    if (names_path(e)) throw;
     throw Error(path_prefix() + e.what());
   }
 }

@@ -187,6 +187,15 @@ std::vector<Tensor> traced_gradients(Tracer& tracer, const Tensor& loss, std::sp
   return gradients;
 }
 
+/// Gradients that are all undefined are a mistake: a loss of constants.
+void check_depends(std::string_view who, const std::vector<Tensor>& gradients, std::string_view inputs) {
+  if (gradients.empty() || std::any_of(gradients.begin(), gradients.end(), [](const Tensor& g) { return g.defined(); })) return;
+  fail(
+      "{}{}: the loss depends on none of the {}: it was made under NoGrad, after stop_gradient, or from gradients alone (whose "
+      "own gradients are not recorded)",
+      path_prefix(), who, inputs);
+}
+
 }  // namespace
 
 Gradients grad(const Tensor& loss_given, const std::vector<Variable>& parameters) {
@@ -204,11 +213,12 @@ Gradients grad(const Tensor& loss_given, const std::vector<Variable>& parameters
       wrt.push_back(value.impl()->traced() ? value.impl()->value : Value{});
     }
     result.values = traced_gradients(*tracer, loss, wrt);
-    return result;
+  } else {
+    TapeWalk walk(loss);
+    for (const Variable& p : result.parameters) wrt.push_back(walk.find_variable(*p.slot()));
+    result.values = walk.run(wrt);
   }
-  TapeWalk walk(loss);
-  for (const Variable& p : result.parameters) wrt.push_back(walk.find_variable(*p.slot()));
-  result.values = walk.run(wrt);
+  check_depends("grad()", result.values, "parameters");
   return result;
 }
 
@@ -222,13 +232,17 @@ std::vector<Tensor> grad_of(const Tensor& loss_given, const std::vector<Tensor>&
   Tensor loss = as_scalar(checked_loss(loss_given));
   check_loss(loss);
   std::vector<Value> wrt;
+  std::vector<Tensor> gradients;
   if (Tracer* tracer = context().tracer) {
     for (const Tensor& t : inputs) wrt.push_back(t.impl()->traced() ? t.impl()->value : Value{});
-    return traced_gradients(*tracer, loss, wrt);
+    gradients = traced_gradients(*tracer, loss, wrt);
+  } else {
+    TapeWalk walk(loss);
+    for (const Tensor& t : inputs) wrt.push_back(walk.find(*t.impl()));
+    gradients = walk.run(wrt);
   }
-  TapeWalk walk(loss);
-  for (const Tensor& t : inputs) wrt.push_back(walk.find(*t.impl()));
-  return walk.run(wrt);
+  check_depends("grad_of()", gradients, "inputs");
+  return gradients;
 }
 
 Tensor watch(const Tensor& x) {

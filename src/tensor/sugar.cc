@@ -47,6 +47,9 @@ Tensor binary(const OpDef& op, const Tensor& a, const Tensor& b) {
 // A number as the other side sees it.
 Tensor number_like(const Tensor& other, double value, std::string_view op) {
   check_defined(other, op, "an operand");
+  if (!is_floating(other.dtype()) && value != std::trunc(value))
+    fail("{}{}: {} is not a whole number and the tensor is {}; cast it to DType::f32 first", path_prefix(), op, value,
+         describe(*other.impl()));
   return Tensor::full({}, value, other.dtype());
 }
 

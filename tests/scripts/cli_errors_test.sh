@@ -53,6 +53,10 @@ refuses 1 "holds no checkpoint" generate --checkpoint nowhere
 refuses 1 "cannot read missing.ir" eval missing.ir
 refuses 1 "broken.ir:1:" eval broken.ir
 refuses 1 "cannot read missing.json" reference missing.json
+cp "$WS_SOURCE"/tests/reference/mlp_sgd.{json,safetensors} .
+tr -d ' \n' <mlp_sgd.json | sed 's/\["0.Dense.1",\[64\]\]/["0.Dense.1",[65]]/' >mlp_other.json
+cp mlp_sgd.safetensors mlp_other.safetensors
+refuses 1 '"params" lists "0.Dense.1" as [65], the tensor file has [64]' reference mlp_other.json
 refuses 1 "unknown rung 'R9'" ladder --rungs R0,R9
 refuses 1 "--batch must be at least 1, not 0" bench --model tiny --batch 0
 refuses 1 "--width must be at least 1, not 0" bench --model tiny --width 0
