@@ -18,8 +18,8 @@ TEST(GemmChain, PiecesEqualOneChain) {
             std::vector<float> start(static_cast<size_t>(m * ldc), 3.5f);
             std::copy(start.begin(), start.end(), c.floats());
             for (auto [k0, k1] : std::vector<std::pair<int64_t, int64_t>>{{0, 40}, {40, 41}, {41, 96}})
-              gemm_chain(isa, m, n, k1 - k0, a.operand.data + k0 * a.operand.col_stride, a.operand.row_stride,
-                         a.operand.col_stride, b.operand.data + k0 * b.operand.row_stride, b.operand.row_stride,
+              gemm_chain(isa, m, n, k1 - k0, a.data.data() + k0 * a.operand.col_stride, a.operand.row_stride,
+                         a.operand.col_stride, b.data.data() + k0 * b.operand.row_stride, b.operand.row_stride,
                          b.operand.col_stride, c.floats(), ldc, k0 == 0, scratch.data());
             const std::vector<float> expected = contract_product(a, b, 1, m, n, k);
             for (int64_t i = 0; i < m; ++i) {
@@ -41,7 +41,7 @@ TEST(GemmChain, StartsFromWhatCHolds) {
     std::normal_distribution<float> normal;
     for (float& x : start) x = normal(random);
     std::copy(start.begin(), start.end(), c.floats());
-    gemm_chain(isa, m, n, k, a.operand.data, a.operand.row_stride, a.operand.col_stride, b.operand.data, b.operand.row_stride,
+    gemm_chain(isa, m, n, k, a.data.data(), a.operand.row_stride, a.operand.col_stride, b.data.data(), b.operand.row_stride,
                b.operand.col_stride, c.floats(), n, false, scratch.data());
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < n; ++j) {

@@ -48,7 +48,7 @@ struct Feed {
   int64_t batch;
   int threads;
   std::atomic<bool> fits{true};
-  static void hole(void* context, float* dst, int64_t ld, int64_t batch, int64_t row0, int64_t col0, int64_t rows, int64_t cols,
+  static void hole(void* context, void* dst, int64_t ld, int64_t batch, int64_t row0, int64_t col0, int64_t rows, int64_t cols,
                    int worker) {
     auto& self = *static_cast<Feed*>(context);
     if (worker < 0 || worker >= self.threads || batch < 0 || batch >= self.batch || row0 < 0 || col0 < 0 ||
@@ -56,8 +56,15 @@ struct Feed {
       self.fits = false;
       return;
     }
+    const bool is_bf16 = self.matrix->dtype == DType::bf16;
     for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < cols; ++j) dst[i * ld + j] = self.matrix->at(batch, row0 + i, col0 + j);
+      for (int64_t j = 0; j < cols; ++j) {
+        const float x = self.matrix->at(batch, row0 + i, col0 + j);
+        if (is_bf16)
+          static_cast<Bf16*>(dst)[i * ld + j] = narrow(x);
+        else
+          static_cast<float*>(dst)[i * ld + j] = x;
+      }
   }
 };
 
@@ -80,13 +87,18 @@ void expect_collected(Gemm g, const Size& s, const std::vector<float>& expected,
   ASSERT_TRUE(workspace.intact()) << describe(s, isa, threads);
 }
 
-TEST(GemmHoles, StoreHoleSeesEachElementOnceWithTheSameBits) {
+class GemmHoles : public testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(, GemmHoles, testing::Values(DType::f32, DType::bf16),
+                         [](const auto& info) { return std::string(ws::name_of(info.param)); });
+
+TEST_P(GemmHoles, StoreHoleSeesEachElementOnceWithTheSameBits) {
   std::mt19937 random(11);
   for (const Size& s : sizes())
     for (GemmIsa isa : available_isas()) {
       if (isa == GemmIsa::portable && s.m * s.n * s.k > 30000000) continue;
       for (Layout layout : {Layout::kRowMajor, Layout::kTransposed}) {
-        const Matrix a(s.batch, s.m, s.k, layout, random), b(s.batch, s.k, s.n, Layout::kRowMajor, random);
+        const Matrix a(s.batch, s.m, s.k, layout, random, false, GetParam());
+        const Matrix b(s.batch, s.k, s.n, Layout::kRowMajor, random, false, GetParam());
         const Gemm g = product_of(a, b, s.batch, s.m, s.n, s.k);
         const std::vector<float> expected = run_checked(g, isa, 1);
         for (int threads : {1, 2, 3, 4}) expect_collected(g, s, expected, isa, threads);
@@ -95,13 +107,14 @@ TEST(GemmHoles, StoreHoleSeesEachElementOnceWithTheSameBits) {
     }
 }
 
-TEST(GemmHoles, PackHolesGiveTheSameBits) {
+TEST_P(GemmHoles, PackHolesGiveTheSameBits) {
   std::mt19937 random(12);
   for (const Size& s : sizes()) {
     if (s.k == 0) continue;
     for (GemmIsa isa : available_isas()) {
       if (isa == GemmIsa::portable && s.m * s.n * s.k > 30000000) continue;
-      const Matrix a(s.batch, s.m, s.k, Layout::kBothStrided, random), b(s.batch, s.k, s.n, Layout::kTransposed, random);
+      const Matrix a(s.batch, s.m, s.k, Layout::kBothStrided, random, false, GetParam());
+      const Matrix b(s.batch, s.k, s.n, Layout::kTransposed, random, false, GetParam());
       const Gemm plain = product_of(a, b, s.batch, s.m, s.n, s.k);
       const std::vector<float> expected = run_checked(plain, isa, 1);
       for (int which : {1, 2, 3})

@@ -11,9 +11,11 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "backend/cpu/gemm/gemm.h"
+#include "support/bf16.h"
 
 namespace ws::cpu::test {
 
@@ -95,14 +97,17 @@ inline const std::vector<Layout>& layouts() {
   return all;
 }
 
-/// A batched matrix in some layout, in memory that ends right after its last element.
+/// A batched matrix in some layout, fp32 or bf16, in memory that ends right after its last element.
 struct Matrix {
   std::vector<float> data;
+  std::vector<Bf16> bf16;  // where dtype is bf16: what the operand reads; `data` then holds the same values
+  DType dtype;
   GemmOperand operand;
   int64_t rows, cols;
 
-  Matrix(int64_t batch, int64_t num_rows, int64_t num_cols, Layout layout, std::mt19937& random, bool shared_batch = false)
-      : rows(num_rows), cols(num_cols) {
+  Matrix(int64_t batch, int64_t num_rows, int64_t num_cols, Layout layout, std::mt19937& random, bool shared_batch = false,
+         DType type = DType::f32)
+      : dtype(type), rows(num_rows), cols(num_cols) {
     GemmOperand& o = operand;
     switch (layout) {
       case Layout::kRowMajor: o.row_stride = cols + 3, o.col_stride = 1; break;
@@ -118,10 +123,18 @@ struct Matrix {
     std::normal_distribution<float> normal;
     for (float& x : data) x = normal(random);
     data.shrink_to_fit();
-    o.data = data.data();
+    update();
+  }
+  /// After a change of `data`: rounds it where dtype is bf16.
+  void update() {
+    operand.data = data.data();
+    if (dtype != DType::bf16) return;
+    bf16.resize(data.size());
+    for (size_t i = 0; i < data.size(); ++i) bf16[i] = narrow(data[i]), data[i] = widen(bf16[i]);
+    operand.data = bf16.data();
   }
   float at(int64_t batch, int64_t i, int64_t j) const {
-    return operand.data[batch * operand.batch_stride + i * operand.row_stride + j * operand.col_stride];
+    return data[static_cast<size_t>(batch * operand.batch_stride + i * operand.row_stride + j * operand.col_stride)];
   }
 };
 
@@ -151,16 +164,30 @@ inline Gemm product_of(const Matrix& a, const Matrix& b, int64_t batch, int64_t 
   Gemm g;
   g.batch = batch, g.m = m, g.n = n, g.k = k;
   g.a = a.operand, g.b = b.operand;
+  g.operand_dtype = a.dtype;
   return g;
 }
 
 /// Runs into a dense [batch, m, n] (rows ldc apart inside guards); checks guards, padding between rows, and the workspace's borders.
-inline std::vector<float> run_checked(Gemm g, GemmIsa isa, int threads, int64_t padding = 0) {
+template <class T>
+std::vector<float> run_checked_as(Gemm g, GemmIsa isa, int threads, int64_t padding) {
   const int64_t ldc = g.n + padding;
-  Guarded c(g.batch * g.m * ldc * 4), workspace(gemm_workspace_bytes(g, isa, threads));
-  std::vector<float> marked(static_cast<size_t>(g.batch * g.m * ldc), -77.25f);
-  std::copy(marked.begin(), marked.end(), c.floats());
-  g.c = c.floats();
+  Guarded c(g.batch * g.m * ldc * static_cast<int64_t>(sizeof(T))), workspace(gemm_workspace_bytes(g, isa, threads));
+  T* const elements = static_cast<T*>(c.data());
+  const auto value = [&](int64_t i) {
+    if constexpr (std::is_same_v<T, Bf16>)
+      return widen(elements[i]);
+    else
+      return elements[i];
+  };
+  constexpr float kMark = -77;
+  for (int64_t i = 0; i < g.batch * g.m * ldc; ++i) {
+    if constexpr (std::is_same_v<T, Bf16>)
+      elements[i] = narrow(kMark);
+    else
+      elements[i] = kMark;
+  }
+  g.c = elements;
   g.c_row_stride = ldc;
   g.c_batch_stride = g.m * ldc;
   ThreadWorkers workers(threads);
@@ -169,10 +196,14 @@ inline std::vector<float> run_checked(Gemm g, GemmIsa isa, int threads, int64_t 
   EXPECT_TRUE(workspace.intact()) << "wrote outside the workspace";
   std::vector<float> dense;
   for (int64_t row = 0; row < g.batch * g.m; ++row) {
-    dense.insert(dense.end(), c.floats() + row * ldc, c.floats() + row * ldc + g.n);
-    for (int64_t j = g.n; j < ldc; ++j) EXPECT_EQ(c.floats()[row * ldc + j], -77.25f) << "wrote between rows of C";
+    for (int64_t j = 0; j < g.n; ++j) dense.push_back(value(row * ldc + j));
+    for (int64_t j = g.n; j < ldc; ++j) EXPECT_EQ(value(row * ldc + j), kMark) << "wrote between rows of C";
   }
   return dense;
+}
+inline std::vector<float> run_checked(const Gemm& g, GemmIsa isa, int threads, int64_t padding = 0) {
+  return g.result_dtype == DType::bf16 ? run_checked_as<Bf16>(g, isa, threads, padding)
+                                       : run_checked_as<float>(g, isa, threads, padding);
 }
 
 }  // namespace ws::cpu::test

@@ -37,7 +37,7 @@ struct LoopAccess {
 /// it comes only from splat loads, scalars, row reductions and ops of such; else at element level.
 struct LoopInstr {
   enum class Kind : uint8_t {
-    kLoad,    // access
+    kLoad,    // access; a bf16 value of an f32 access (a product's tile) is rounded
     kFold,    // access: for each element, folds `fold count` values `fold stride` apart, ascending, starting from the first one
               // (second phase of kReduceColumn and kFlatBlocks)
     kScalar,  // scalar slot `access`: a constant of the call, of `dtype`

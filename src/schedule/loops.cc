@@ -147,6 +147,7 @@ class LoopBuilder {
     d.row_level = at_row_level(v);
     const bool is_tile = group_.kind == Group::Kind::kGemm && s.base == node(group_.opener).results[0];
     d.buffer = is_tile ? -1 : c_.buffer_of(s.base);
+    if (is_tile) d.access.dtype = DType::f32;
     d.offset = s.offset;
     d.strides = nest_strides(shape, s.strides, d.row_level ? row_scale() : 1);
     for (size_t i = 0; i < body_.size(); ++i) {
@@ -158,7 +159,7 @@ class LoopBuilder {
     }
     LoopInstr instr;
     instr.kind = Kind::kLoad;
-    instr.dtype = d.access.dtype;
+    instr.dtype = c_.graph.type_of(v).dtype;
     instr.access = add_draft(std::move(d));
     return add_instr(std::move(instr));
   }

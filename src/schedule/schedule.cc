@@ -239,13 +239,15 @@ class Lowerer {
                                   product.attrs.flag("transpose_b"), dense);
     note(call.reads, gemm.a.buffer);
     note(call.reads, gemm.b.buffer);
-    call.cost.bytes += window_bytes(gemm.a, DType::f32) + window_bytes(gemm.b, DType::f32);
+    gemm.operand_dtype = graph_.type_of(product.inputs[0]).dtype;
+    gemm.result_dtype = graph_.type_of(result).dtype;
+    call.cost.bytes += window_bytes(gemm.a, gemm.operand_dtype) + window_bytes(gemm.b, gemm.operand_dtype);
     gemm.c.dims = Shape{gemm.batch, gemm.m, gemm.n};
     gemm.c.strides = dense_strides(gemm.c.dims);
     if (body.size() == 1) {
       gemm.c.buffer = buffer_of(result);
       note(call.writes, gemm.c.buffer);
-      call.cost.bytes += window_bytes(gemm.c, DType::f32);
+      call.cost.bytes += window_bytes(gemm.c, gemm.result_dtype);
     } else {
       auto loop = std::make_unique<LoopCall>(build_loop(loops_, g));
       note_loop(call, *loop);

@@ -1,28 +1,19 @@
 // Numbers to and from the bytes of one element.
 #pragma once
-#include <bit>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 
+#include "support/bf16.h"
 #include "wholestep/dtype.h"
 
 namespace ws {
-
-/// Rounds to nearest even; a NaN stays one and keeps its sign.
-inline uint16_t bf16_from_f32(float x) {
-  auto bits = std::bit_cast<uint32_t>(x);
-  if (x != x) return static_cast<uint16_t>((bits >> 16) | 0x40u);
-  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-inline float f32_from_bf16(uint16_t x) { return std::bit_cast<float>(static_cast<uint32_t>(x) << 16); }
 
 /// Writes `value` rounded to `dtype` (bf16 by way of f32).
 inline void store_element(void* to, DType dtype, double value) {
   auto put = [to](auto v) { std::memcpy(to, &v, sizeof v); };
   switch (dtype) {
     case DType::f32: return put(static_cast<float>(value));
-    case DType::bf16: return put(bf16_from_f32(static_cast<float>(value)));
+    case DType::bf16: return put(narrow(static_cast<float>(value)));
     case DType::f64: return put(value);
     case DType::i32: return put(static_cast<int32_t>(value));
     case DType::u32: return put(static_cast<uint32_t>(value));
@@ -38,7 +29,7 @@ inline double load_element(const void* from, DType dtype) {
   };
   switch (dtype) {
     case DType::f32: return static_cast<double>(get(float{}));
-    case DType::bf16: return static_cast<double>(f32_from_bf16(get(uint16_t{})));
+    case DType::bf16: return static_cast<double>(widen(get(Bf16{})));
     case DType::f64: return get(double{});
     case DType::i32: return get(int32_t{});
     case DType::u32: return get(uint32_t{});

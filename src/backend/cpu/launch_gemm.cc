@@ -67,14 +67,15 @@ class GemmLaunch final : public Launch {
  public:
   GemmLaunch(const Program& program, const GemmCall& call, const LoopCode* store, Isa isa, AddressBook& book)
       : gemm_(gemm_shape(call)), isa_(gemm_isa(isa)) {
-    book.want(&gemm_.a.data, call.a.buffer, call.a.offset * 4);
-    book.want(&gemm_.b.data, call.b.buffer, call.b.offset * 4);
+    const auto operand_bytes = static_cast<int64_t>(size_of(call.operand_dtype));
+    book.want(&gemm_.a.data, call.a.buffer, call.a.offset * operand_bytes);
+    book.want(&gemm_.b.data, call.b.buffer, call.b.offset * operand_bytes);
     if (call.store != nullptr) {
       hole_ = std::make_unique<Hole>(program, *call.store, *store, call.m, book);
       gemm_.store = &Hole::run;
       gemm_.store_context = hole_.get();
     } else {
-      book.want(&gemm_.c, call.c.buffer, call.c.offset * 4);
+      book.want(&gemm_.c, call.c.buffer, call.c.offset * static_cast<int64_t>(size_of(call.result_dtype)));
     }
     if (call.workspace >= 0) book.want(&workspace_, call.workspace, 0);
   }
@@ -104,26 +105,16 @@ Gemm gemm_shape(const GemmCall& call) {
   g.b.batch_stride = call.b.strides[0];
   g.b.row_stride = call.b.strides[1];
   g.b.col_stride = call.b.strides[2];
+  g.operand_dtype = call.operand_dtype;
+  g.result_dtype = call.result_dtype;
   g.c_batch_stride = call.c.strides[0];
   g.c_row_stride = call.c.strides[1];
   if (call.store != nullptr) g.store = &Hole::run;  // only whether there is one matters for sizes
   return g;
 }
 
-namespace {
-
-void expect_f32(const Program& program, const View& v) {
-  if (v.buffer < 0) return;
-  const DType dtype = program.buffers[static_cast<size_t>(v.buffer)].dtype;
-  if (dtype != DType::f32)
-    fail("matmul: this machine's matrix products take f32, not {}: cast the operands to f32 first", name_of(dtype));
-}
-
-}  // namespace
-
 std::unique_ptr<Launch> launch_gemm(const Program& program, const GemmCall& call, const LoopCode* store, Isa isa,
                                     AddressBook& book) {
-  for (const View* v : {&call.a, &call.b, &call.c}) expect_f32(program, *v);
   return std::make_unique<GemmLaunch>(program, call, store, isa, book);
 }
 

@@ -1,9 +1,12 @@
-// fp32 GEMM, C = A B, batched, any strides of A and B, under the numerics contract: k in blocks of 512, one ascending FMA chain
-// from +0 inside a block, block sums added ascending. Bits do not depend on ISA, threads, tiles or holes.
+// GEMM, C = A B, batched, any strides of A and B, under the numerics contract: k in blocks of 512, one ascending FMA chain
+// from +0 inside a block, block sums added ascending. Operands in bf16 count as the fp32 values that they are (products of two are
+// exact), so the order is the same; C is the fp32 sum, or that rounded once to bf16. Bits do not depend on ISA, threads, tiles or
+// holes.
 #pragma once
 #include <cstdint>
 
 #include "support/parallel.h"
+#include "wholestep/dtype.h"
 
 namespace ws::cpu {
 
@@ -13,13 +16,13 @@ enum class GemmIsa : uint8_t { portable, avx2, avx512 };  // portable: std::fma,
 /// comes once. The tile is the hole's to overwrite; no two calls share a worker at one time.
 using StoreHole = void (*)(void* context, float* tile, int64_t ld, int64_t batch, int64_t m0, int64_t n0, int64_t mc, int64_t nc,
                            int worker);
-/// Fills dst[i*ld + j] with rows row0.. and columns col0.. of the operand (A: rows are m, columns k; B: rows are k, columns n).
-/// An element may be asked for several times.
-using PackHole = void (*)(void* context, float* dst, int64_t ld, int64_t batch, int64_t row0, int64_t col0, int64_t rows,
+/// Fills dst[i*ld + j], of operand_dtype, with rows row0.. and columns col0.. of the operand (A: rows are m, columns k; B: rows
+/// are k, columns n). An element may be asked for several times.
+using PackHole = void (*)(void* context, void* dst, int64_t ld, int64_t batch, int64_t row0, int64_t col0, int64_t rows,
                           int64_t cols, int worker);
 
 struct GemmOperand {
-  const float* data = nullptr;                               // ignored where a hole is set
+  const void* data = nullptr;                                // ignored where a hole is set
   int64_t row_stride = 0, col_stride = 0, batch_stride = 0;  // elements
   PackHole hole = nullptr;
   void* context = nullptr;
@@ -27,15 +30,17 @@ struct GemmOperand {
 
 struct Gemm {
   int64_t batch = 1, m = 0, n = 0, k = 0;  // any may be 0 (k = 0 gives +0)
+  DType operand_dtype = DType::f32;        // f32 or bf16, of A and B
   GemmOperand a, b;
-  float* c = nullptr;  // may be null where a store hole is set
+  DType result_dtype = DType::f32;  // f32 or bf16, of C; a store hole always sees f32
+  void* c = nullptr;                // may be null where a store hole is set
   int64_t c_row_stride = 0, c_batch_stride = 0;
   StoreHole store = nullptr;  // then C is not written
   void* store_context = nullptr;
 };
 
 /// Bytes of 64-byte aligned workspace that gemm() wants from up to `num_threads` threads (0 for the tiny sizes that run without
-/// packing). Sizes, strides and which holes are set must be those of the run; addresses need not.
+/// packing). Sizes, strides, dtypes and which holes are set must be those of the run; addresses need not.
 int64_t gemm_workspace_bytes(const Gemm& g, GemmIsa isa, int num_threads);
 /// Allocates nothing. Small products run on the calling thread alone.
 void gemm(const Gemm& g, GemmIsa isa, void* workspace, Workers& workers);

@@ -18,6 +18,12 @@ struct Portable {
     for (int i = 0; i < lanes; ++i) r.lane[i] = p[i];
     return r;
   }
+  static Reg load(const Bf16* p) { return load_part(p, kLanes); }
+  static Reg load_part(const Bf16* p, int lanes) {
+    Reg r{};
+    for (int i = 0; i < lanes; ++i) r.lane[i] = widen(p[i]);
+    return r;
+  }
   static Reg broadcast(const float* p) { return {{*p, *p, *p, *p}}; }
   static Reg fma(const Reg& a, const Reg& b, const Reg& c) {
     Reg r;

@@ -57,7 +57,7 @@ void columns_of_rows(const Strip& s, const RowBlock& a, const float* b, SideWork
 template <class V>
 bool reads_in_place(int64_t rows, int64_t columns, const Lines& from) {
   constexpr int64_t kDirectPanels = 2;
-  if (from.hole != nullptr) return false;
+  if (from.hole != nullptr || !from.is_f32()) return false;
   return from.line_stride == 1 || columns == 1 ? rows <= kDirectPanels * V::kRows
                                                : from.depth_stride == 1 && rows <= kMaxThinRows;
 }
@@ -86,14 +86,17 @@ void direct_columns(const Strip& s, const RowBlock& a, const float* b, int64_t l
   }
 }
 
+inline void put(float& to, float x) { to = x; }
+inline void put(Bf16& to, float x) { to = narrow(x); }
+
 template <class V>
 class Nest {
  public:
   Nest(const Gemm& g, const GemmPlan& plan, void* workspace, Workers& workers)
       : g_(g), p_(plan), base_(static_cast<char*>(workspace)), workers_(workers),
         is_shared_(plan.path == GemmPlan::Path::kShared) {
-    row_lines_ = plan.swapped ? lines_of_b(g.b) : lines_of_a(g.a);
-    column_lines_ = plan.swapped ? lines_of_a(g.a) : lines_of_b(g.b);
+    row_lines_ = plan.swapped ? lines_of_b(g) : lines_of_a(g);
+    column_lines_ = plan.swapped ? lines_of_a(g) : lines_of_b(g);
     column_panels_ = ceil_div(plan.columns, kColumns);
     tiles_ = plan.row_blocks * plan.column_blocks;
   }
@@ -172,8 +175,12 @@ class Nest {
     if (p_.tile_scratch)
       t.c = floats(lane, p_.tile_offset), t.ldc = p_.tile_ld;
     else
-      t.c = g_.c + t.batch * g_.c_batch_stride + t.row0 * g_.c_row_stride + t.column0, t.ldc = g_.c_row_stride;
+      t.c = result<float>(t.batch, t.row0, t.column0), t.ldc = g_.c_row_stride;
     return t;
+  }
+  template <class T>
+  T* result(int64_t batch, int64_t row, int64_t column) const {
+    return static_cast<T*>(g_.c) + batch * g_.c_batch_stride + row * g_.c_row_stride + column;
   }
   int64_t row_begin(int64_t row_block) const { return part_begin(p_.rows, p_.row_blocks, row_block); }
 
@@ -193,7 +200,7 @@ class Nest {
     if (own.rows != id) {
       const int64_t row0 = row_begin(id.row_block), rows = row_begin(id.row_block + 1) - row0;
       own.row_block = prepare_rows<V>(row_lines_, id.batch, row0, rows, id.k_block * kGemmBlock, depth_of(id.k_block),
-                                      any_strides, floats(lane, p_.rows_offset), worker);
+                                      any_strides, floats(lane, p_.rows_offset), floats(lane, p_.staging_offset), worker);
       own.rows = id;
     }
     return own.row_block;
@@ -262,10 +269,10 @@ class Nest {
   }
   /// Where a panel that can be copied lies, else nullptr.
   const float* first_row(const PanelId& id) const {
-    if (id.batch < 0 || column_lines_.hole != nullptr || column_lines_.line_stride != 1 || columns_in(id.panel) < kColumns)
+    if (id.batch < 0 || column_lines_.hole != nullptr || !column_lines_.is_f32() || column_lines_.line_stride != 1 ||
+        columns_in(id.panel) < kColumns)
       return nullptr;
-    return column_lines_.data + id.batch * column_lines_.batch_stride + id.panel * kColumns +
-           id.k_block * kGemmBlock * column_lines_.depth_stride;
+    return column_lines_.at<float>(id.batch, id.panel * kColumns, id.k_block * kGemmBlock);
   }
 
   void direct_tile(const Tile& t, int lane, int worker) const {
@@ -273,26 +280,37 @@ class Nest {
       const RowBlock& rows = rows_ready({t.batch, t.row_block, k_block}, true, lane, worker);
       Strip strip = strip_of(t, t.panel0, k_block, lane);
       strip.columns = t.columns;
-      const float* columns = column_lines_.data + t.batch * column_lines_.batch_stride + t.column0 * column_lines_.line_stride;
-      direct_columns<V>(strip, rows, columns + k_block * kGemmBlock * column_lines_.depth_stride, column_lines_.line_stride,
-                        column_lines_.depth_stride);
+      direct_columns<V>(strip, rows, column_lines_.at<float>(t.batch, t.column0, k_block * kGemmBlock),
+                        column_lines_.line_stride, column_lines_.depth_stride);
     }
   }
 
   /// Hands a finished tile on: to C where roles are swapped, to the hole where there is one.
   void hand_on(const Tile& t, int lane, int worker) const {
     if (!p_.tile_scratch) return;
-    if (!p_.swapped) {
+    if (g_.store == nullptr) {
+      const int64_t row0 = p_.swapped ? t.column0 : t.row0, column0 = p_.swapped ? t.row0 : t.column0;
+      with_element_type(g_.result_dtype, [&]<class T>(const T*) {
+        copy_tile(t, result<T>(t.batch, row0, column0), g_.c_row_stride);
+      });
+    } else if (p_.swapped) {
+      float* c = floats(lane, p_.transposed_offset);
+      copy_tile(t, c, t.rows);
+      g_.store(g_.store_context, c, t.rows, t.batch, t.column0, t.row0, t.columns, t.rows, worker);
+    } else {
       g_.store(g_.store_context, t.c, t.ldc, t.batch, t.row0, t.column0, t.rows, t.columns, worker);
-      return;
     }
-    const bool hole = g_.store != nullptr;
-    float* c =
-        hole ? floats(lane, p_.transposed_offset) : g_.c + t.batch * g_.c_batch_stride + t.column0 * g_.c_row_stride + t.row0;
-    const int64_t ld = hole ? t.rows : g_.c_row_stride;
-    for (int64_t j = 0; j < t.columns; ++j)
-      for (int64_t i = 0; i < t.rows; ++i) c[j * ld + i] = t.c[i * t.ldc + j];
-    if (hole) g_.store(g_.store_context, c, ld, t.batch, t.column0, t.row0, t.columns, t.rows, worker);
+  }
+  /// A tile as C has it: transposed back where roles are swapped.
+  template <class T>
+  void copy_tile(const Tile& t, T* c, int64_t ld) const {
+    if (p_.swapped) {
+      for (int64_t j = 0; j < t.columns; ++j)
+        for (int64_t i = 0; i < t.rows; ++i) put(c[j * ld + i], t.c[i * t.ldc + j]);
+    } else {
+      for (int64_t i = 0; i < t.rows; ++i)
+        for (int64_t j = 0; j < t.columns; ++j) put(c[i * ld + j], t.c[i * t.ldc + j]);
+    }
   }
 
   const Gemm& g_;
@@ -304,20 +322,32 @@ class Nest {
   int64_t column_panels_ = 0, tiles_ = 0;
 };
 
-/// Products so small that everything fits on the stack; straight to C unless a hole wants the tile.
+/// A small operand whole, dense and in fp32.
+inline void whole_operand(float* to, const GemmOperand& x, DType dtype, int64_t batch, int64_t rows, int64_t cols, int worker) {
+  if (x.hole != nullptr && dtype == DType::f32) return x.hole(x.context, to, cols, batch, 0, 0, rows, cols, worker);
+  Bf16 filled[kTinyElements];
+  const Bf16* from = static_cast<const Bf16*>(x.data) + batch * x.batch_stride;
+  if (x.hole != nullptr) x.hole(x.context, filled, cols, batch, 0, 0, rows, cols, worker);
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < cols; ++j)
+      to[i * cols + j] = widen(x.hole != nullptr ? filled[i * cols + j] : from[i * x.row_stride + j * x.col_stride]);
+}
+
+/// Products so small that everything fits on the stack; straight to C unless a hole or a rounding wants the tile.
 template <class V>
 void tiny_item(const Gemm& g, int64_t batch, int worker) {
   constexpr int64_t kElements = kTinyElements;
-  const float* b = g.b.data + batch * g.b.batch_stride;
-  RowBlock a{g.a.data + batch * g.a.batch_stride, g.a.row_stride, g.a.col_stride, false};
+  const Lines a_lines = lines_of_a(g), b_lines = lines_of_b(g);
+  const float* b = b_lines.at<float>(batch, 0, 0);
+  RowBlock a{a_lines.at<float>(batch, 0, 0), g.a.row_stride, g.a.col_stride, false};
   int64_t ldb = g.b.row_stride;
   alignas(64) float a_block[kElements], b_block[kElements + V::kLanes], tile[kElements];
-  if (g.a.hole != nullptr) {
-    g.a.hole(g.a.context, a_block, g.k, batch, 0, 0, g.m, g.k, worker);
+  if (g.a.hole != nullptr || !a_lines.is_f32()) {
+    whole_operand(a_block, g.a, g.operand_dtype, batch, g.m, g.k, worker);
     a = {a_block, g.k, 1, false};
   }
-  if (g.b.hole != nullptr) {
-    g.b.hole(g.b.context, b_block, g.n, batch, 0, 0, g.k, g.n, worker);
+  if (g.b.hole != nullptr || !b_lines.is_f32()) {
+    whole_operand(b_block, g.b, g.operand_dtype, batch, g.k, g.n, worker);
     b = b_block, ldb = g.n;
   } else if (g.b.col_stride != 1 && g.n > 1) {
     // Whole vectors are stored: only where none reaches into a row that is done.
@@ -328,10 +358,15 @@ void tiny_item(const Gemm& g, int64_t batch, int worker) {
       pack_strided(b_block, g.n, g.n, g.k, b, g.b.col_stride, g.b.row_stride);
     b = b_block, ldb = g.n;
   }
-  float* c = g.store != nullptr ? tile : g.c + batch * g.c_batch_stride;
-  const int64_t ldc = g.store != nullptr ? g.n : g.c_row_stride;
+  const bool is_bf16 = g.result_dtype == DType::bf16, in_tile = g.store != nullptr || is_bf16;
+  float* c = in_tile ? tile : static_cast<float*>(g.c) + batch * g.c_batch_stride;
+  const int64_t ldc = in_tile ? g.n : g.c_row_stride;
   direct_columns<V>({g.m, g.k, g.n, c, ldc, Accumulate::kStore}, a, b, 1, ldb);
-  if (g.store != nullptr) g.store(g.store_context, tile, ldc, batch, 0, 0, g.m, g.n, worker);
+  if (g.store != nullptr) return g.store(g.store_context, tile, ldc, batch, 0, 0, g.m, g.n, worker);
+  if (!is_bf16) return;
+  for (int64_t i = 0; i < g.m; ++i)
+    for (int64_t j = 0; j < g.n; ++j)
+      put((static_cast<Bf16*>(g.c) + batch * g.c_batch_stride + i * g.c_row_stride)[j], tile[i * g.n + j]);
 }
 
 template <class V>
@@ -356,9 +391,9 @@ template <class V>
 void run_chain(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row_stride, int64_t a_col_stride, const float* b,
                int64_t b_row_stride, int64_t b_col_stride, float* c, int64_t c_row_stride, bool from_zero, void* scratch) {
   constexpr int64_t kColumns = int64_t{V::kLanes} * V::kVectors;
-  const bool direct = reads_in_place<V>(m, n, Lines{b, b_col_stride, b_row_stride});
+  const bool direct = reads_in_place<V>(m, n, Lines{b, b_col_stride, b_row_stride, 0});
   float* packed = static_cast<float*>(scratch);  // first, so that it is aligned
-  const RowBlock rows = prepare_rows<V>(Lines{a, a_row_stride, a_col_stride}, 0, 0, m, 0, k, direct, packed + k * kColumns, 0);
+  const RowBlock rows = prepare_rows<V>(Lines{a, a_row_stride, a_col_stride, 0}, 0, 0, m, 0, k, direct, packed + k * kColumns, nullptr, 0);
   Strip strip{m, k, n, c, c_row_stride, Accumulate::kStore, !from_zero};
   if (direct) return direct_columns<V>(strip, rows, b, b_col_stride, b_row_stride);
   SideWork<V> none;

@@ -1,34 +1,55 @@
 // Packing, templated on a vector type (see micro_kernel.h). Both operands are seen the same way: `lines` (rows of A, columns of B)
-// along `depth` (k). A panel holds `width` lines as dst[k * width + line]; lines past the operand's end are zero.
+// along `depth` (k). A panel holds `width` lines as dst[k * width + line]; lines past the operand's end are zero. The source is of
+// type S, fp32 or bf16, which is widened on the way.
 #pragma once
 #include <cstdint>
 #include <cstring>
 
 #include "backend/cpu/gemm/micro_kernel.h"
 #include "backend/cpu/gemm/plan.h"
+#include "support/bf16.h"
 
 namespace ws::cpu {
 namespace {
 
 /// An operand in its role.
 struct Lines {
-  const float* data = nullptr;
+  const void* data = nullptr;
   int64_t line_stride = 0, depth_stride = 0, batch_stride = 0;
+  DType dtype = DType::f32;
   PackHole hole = nullptr;
   void* context = nullptr;
   bool depth_major = false;  // the hole's rows are depth (it belongs to B)
+
+  bool is_f32() const { return dtype == DType::f32; }
+  template <class S>
+  const S* at(int64_t batch, int64_t line, int64_t depth) const {
+    return static_cast<const S*>(data) + batch * batch_stride + line * line_stride + depth * depth_stride;
+  }
 };
 
-inline Lines lines_of_a(const GemmOperand& a) {
-  return {a.data, a.row_stride, a.col_stride, a.batch_stride, a.hole, a.context, false};
+inline Lines lines_of_a(const Gemm& g) {
+  const GemmOperand& a = g.a;
+  return {a.data, a.row_stride, a.col_stride, a.batch_stride, g.operand_dtype, a.hole, a.context, false};
 }
-inline Lines lines_of_b(const GemmOperand& b) {
-  return {b.data, b.col_stride, b.row_stride, b.batch_stride, b.hole, b.context, true};
+inline Lines lines_of_b(const Gemm& g) {
+  const GemmOperand& b = g.b;
+  return {b.data, b.col_stride, b.row_stride, b.batch_stride, g.operand_dtype, b.hole, b.context, true};
 }
 
+/// Calls body with a null pointer of the element type.
+template <class Body>
+inline void with_element_type(DType dtype, Body&& body) {
+  if (dtype == DType::bf16)
+    body(static_cast<const Bf16*>(nullptr));
+  else
+    body(static_cast<const float*>(nullptr));
+}
+inline float widen(float x) { return x; }
+
 /// Lines adjacent in memory. Stores whole vectors: needs a vector of slack after the panel unless width is whole vectors.
-template <class V>
-inline void pack_adjacent_lines(float* dst, int64_t width, int64_t lines, int64_t depth, const float* src, int64_t depth_stride) {
+template <class V, class S>
+inline void pack_adjacent_lines(float* dst, int64_t width, int64_t lines, int64_t depth, const S* src, int64_t depth_stride) {
   constexpr int64_t kWhole = int64_t{V::kLanes} * V::kVectors;
   if (width == kWhole && lines == kWhole) {
 #pragma GCC unroll 4
@@ -54,27 +75,27 @@ inline void pack_adjacent_lines(float* dst, int64_t width, int64_t lines, int64_
 }
 
 /// A transposed square: square[p] is element p of the first `lines` lines, the rest zero; `part` elements are valid.
-template <class V>
-[[gnu::always_inline]] inline void load_square(typename V::Reg (&square)[V::kLanes], const float* src, int64_t line_stride,
+template <class V, class S>
+[[gnu::always_inline]] inline void load_square(typename V::Reg (&square)[V::kLanes], const S* src, int64_t line_stride,
                                                int64_t lines, int part) {
 #pragma GCC unroll 16
   for (int i = 0; i < V::kLanes; ++i) {
-    const float* from = src + i * line_stride;
+    const S* from = src + i * line_stride;
     square[i] = i >= lines ? V::zero() : part == V::kLanes ? V::load(from) : V::load_part(from, part);
   }
   V::transpose(square);
 }
 
 /// Depth adjacent in memory: transposes squares in registers. Same slack.
-template <class V>
-inline void pack_adjacent_depth(float* dst, int64_t width, int64_t lines, int64_t depth, const float* src, int64_t line_stride) {
+template <class V, class S>
+inline void pack_adjacent_depth(float* dst, int64_t width, int64_t lines, int64_t depth, const S* src, int64_t line_stride) {
   constexpr int kLanes = V::kLanes;
   for (int64_t p = 0; p < depth; p += kLanes) {
     const int part = static_cast<int>(depth - p < kLanes ? depth - p : kLanes);
     for (int64_t at = 0; at < width; at += kLanes) {
       // Too many rows for the hardware to follow: each asks for itself, at its end for the panel that will follow.
       constexpr int64_t kAhead = 128;
-      const float* ahead = src + at * line_stride + (p + kAhead < depth ? p + kAhead : width * line_stride + p + kAhead - depth);
+      const S* ahead = src + at * line_stride + (p + kAhead < depth ? p + kAhead : width * line_stride + p + kAhead - depth);
       for (int i = 0; i < kLanes; ++i) __builtin_prefetch(ahead + i * line_stride, 0, 2);
       typename V::Reg square[kLanes];
       load_square<V>(square, src + at * line_stride + p, line_stride, lines - at, part);
@@ -88,14 +109,15 @@ inline void pack_adjacent_depth(float* dst, int64_t width, int64_t lines, int64_
   }
 }
 
-inline void pack_strided(float* dst, int64_t width, int64_t lines, int64_t depth, const float* src, int64_t line_stride,
+template <class S>
+inline void pack_strided(float* dst, int64_t width, int64_t lines, int64_t depth, const S* src, int64_t line_stride,
                          int64_t depth_stride) {
   for (int64_t p = 0; p < depth; ++p)
-    for (int64_t i = 0; i < width; ++i) dst[p * width + i] = i < lines ? src[i * line_stride + p * depth_stride] : 0.0f;
+    for (int64_t i = 0; i < width; ++i) dst[p * width + i] = i < lines ? widen(src[i * line_stride + p * depth_stride]) : 0.0f;
 }
 
-template <class V>
-inline void pack_panel(float* dst, int64_t width, int64_t lines, int64_t depth, const float* src, int64_t line_stride,
+template <class V, class S>
+inline void pack_panel(float* dst, int64_t width, int64_t lines, int64_t depth, const S* src, int64_t line_stride,
                        int64_t depth_stride) {
   if (line_stride == 1)
     pack_adjacent_lines<V>(dst, width, lines, depth, src, depth_stride);
@@ -125,26 +147,13 @@ struct RowPanels {
 /// Rows this far apart fall into one set of a 4 KiB wide first-level cache, which holds fewer of them than a panel has.
 inline bool rows_collide(int64_t row_stride, int64_t rows) { return rows > 6 && row_stride != 0 && row_stride % 1024 == 0; }
 
-/// Makes rows row0.. readable by the kernels: where they lie, copied row by row, or packed. `any_strides`: the kernels that follow
-/// take any strides, so only a hole needs memory. `area` holds row_area_floats(rows, depth).
-template <class V>
-RowBlock prepare_rows(const Lines& from, int64_t batch, int64_t row0, int64_t rows, int64_t k0, int64_t depth, bool any_strides,
-                      float* area, int worker) {
-  const int64_t ld = row_area_ld(depth);
-  if (from.hole != nullptr && from.depth_major) {  // roles swapped: one panel, the hole writes [depth][rows]
-    from.hole(from.context, area, rows, batch, k0, row0, depth, rows, worker);
-    return {area, 1, rows, true};
-  }
-  if (from.hole != nullptr) {
-    from.hole(from.context, area, ld, batch, row0, k0, rows, depth, worker);
-    return {area, ld, 1, false};
-  }
-  const float* src = from.data + batch * from.batch_stride + row0 * from.line_stride + k0 * from.depth_stride;
-  if (any_strides || (from.depth_stride == 1 && !rows_collide(from.line_stride, rows)))
-    return {src, from.line_stride, from.depth_stride, false};
-  if (from.depth_stride == 1) {
+/// Copies or packs rows into `area`: rows of adjacent elements stay rows.
+template <class V, class S>
+RowBlock pack_rows(float* area, int64_t rows, int64_t depth, const S* src, int64_t line_stride, int64_t depth_stride) {
+  if (depth_stride == 1) {
+    const int64_t ld = row_area_ld(depth);
     for (int64_t i = 0; i < rows; ++i)
-      std::memcpy(area + i * ld, src + i * from.line_stride, static_cast<size_t>(depth) * sizeof(float));
+      for (int64_t p = 0; p < depth; ++p) area[i * ld + p] = widen(src[i * line_stride + p]);
     return {area, ld, 1, false};
   }
   const RowPanels<V> panels(rows);
@@ -155,27 +164,62 @@ RowBlock prepare_rows(const Lines& from, int64_t batch, int64_t row0, int64_t ro
     for (int64_t i = 0; i < panels.count; ++i) {
       const int64_t height = panels.height(i);
       pack_panel<V>(area + panels.offset(i, depth) + p * height, height, height, steps,
-                    src + panels.begin(i) * from.line_stride + p * from.depth_stride, from.line_stride, from.depth_stride);
+                    src + panels.begin(i) * line_stride + p * depth_stride, line_stride, depth_stride);
     }
   }
   return {area, 0, 0, true};
+}
+
+/// Makes rows row0.. readable by the kernels: where they lie, copied row by row, or packed. `any_strides`: the kernels that follow
+/// take any strides, so fp32 that lies in memory can stay there. `area` holds row_area_floats(rows, depth); `staging` what a bf16 hole
+/// writes.
+template <class V>
+RowBlock prepare_rows(const Lines& from, int64_t batch, int64_t row0, int64_t rows, int64_t k0, int64_t depth, bool any_strides,
+                      float* area, void* staging, int worker) {
+  if (from.hole == nullptr) {
+    const bool readable = any_strides || (from.depth_stride == 1 && !rows_collide(from.line_stride, rows));
+    if (from.is_f32() && readable) return {from.at<float>(batch, row0, k0), from.line_stride, from.depth_stride, false};
+    RowBlock block;
+    with_element_type(from.dtype, [&]<class S>(const S*) {
+      block = pack_rows<V>(area, rows, depth, from.at<S>(batch, row0, k0), from.line_stride, from.depth_stride);
+    });
+    return block;
+  }
+  // Roles swapped: one panel, the hole writes [depth][rows].
+  const int64_t ld = from.depth_major ? rows : row_area_ld(depth);
+  void* filled = from.is_f32() ? area : staging;
+  if (from.depth_major)
+    from.hole(from.context, filled, ld, batch, k0, row0, depth, rows, worker);
+  else
+    from.hole(from.context, filled, ld, batch, row0, k0, rows, depth, worker);
+  if (!from.is_f32()) {
+    const auto* bf16 = static_cast<const Bf16*>(staging);
+    for (int64_t i = 0; i < (from.depth_major ? depth : rows) * ld; ++i) area[i] = widen(bf16[i]);
+  }
+  return from.depth_major ? RowBlock{area, 1, ld, true} : RowBlock{area, ld, 1, false};
 }
 
 /// Packs columns line0.. into one panel of `width`, from the operand or from its hole, which writes into the panel itself where the
 /// orders agree. `staging` holds width x 512 where there is a hole.
 template <class V>
 void pack_column_panel(const Lines& from, int64_t batch, int64_t line0, int64_t lines, int64_t width, int64_t k0, int64_t depth,
-                       float* dst, float* staging, int worker) {
-  if (from.hole == nullptr) {
-    const float* src = from.data + batch * from.batch_stride + line0 * from.line_stride + k0 * from.depth_stride;
-    pack_panel<V>(dst, width, lines, depth, src, from.line_stride, from.depth_stride);
-  } else if (from.depth_major) {
+                       float* dst, void* staging, int worker) {
+  if (from.hole != nullptr && from.depth_major && from.is_f32()) {
     if (lines < width) std::memset(dst, 0, static_cast<size_t>(width * depth) * sizeof(float));
-    from.hole(from.context, dst, width, batch, k0, line0, depth, lines, worker);
-  } else {
-    from.hole(from.context, staging, kGemmBlock, batch, line0, k0, lines, depth, worker);
-    pack_panel<V>(dst, width, lines, depth, staging, kGemmBlock, 1);
+    return from.hole(from.context, dst, width, batch, k0, line0, depth, lines, worker);
   }
+  int64_t line_stride = from.line_stride, depth_stride = from.depth_stride;
+  if (from.hole != nullptr && from.depth_major) {
+    line_stride = 1, depth_stride = width;
+    from.hole(from.context, staging, width, batch, k0, line0, depth, lines, worker);
+  } else if (from.hole != nullptr) {
+    line_stride = kGemmBlock, depth_stride = 1;
+    from.hole(from.context, staging, kGemmBlock, batch, line0, k0, lines, depth, worker);
+  }
+  with_element_type(from.dtype, [&]<class S>(const S*) {
+    const S* src = from.hole != nullptr ? static_cast<const S*>(staging) : from.at<S>(batch, line0, k0);
+    pack_panel<V>(dst, width, lines, depth, src, line_stride, depth_stride);
+  });
 }
 
 /// Where lines line0.. of an operand at k0.. lie, for kernels to ask for on the way; `total` becomes the number of cache lines.
@@ -183,13 +227,14 @@ inline Lookahead lookahead_of(const Lines& from, int64_t batch, int64_t line0, i
                               int64_t& total) {
   total = 0;
   if (from.hole != nullptr || (from.line_stride != 1 && from.depth_stride != 1) || lines <= 0 || depth <= 0) return {};
-  constexpr int64_t kLineFloats = 64 / sizeof(float);
+  const auto element_bytes = static_cast<int64_t>(size_of(from.dtype)), line_elements = 64 / element_bytes;
   const bool adjacent_lines = from.line_stride == 1;
   const int64_t rows = adjacent_lines ? depth : lines, stride = adjacent_lines ? from.depth_stride : from.line_stride;
-  const int64_t row_lines = (adjacent_lines ? lines : depth) / kLineFloats + 1;  // one more: rows need not start on a line
+  const int64_t row_lines = (adjacent_lines ? lines : depth) / line_elements + 1;  // one more: rows need not start on a line
   total = rows * row_lines;
-  const float* at = from.data + batch * from.batch_stride + line0 * from.line_stride + k0 * from.depth_stride;
-  return {reinterpret_cast<const char*>(at), row_lines, row_lines, (stride - row_lines * kLineFloats) * int64_t{sizeof(float)}};
+  const int64_t first = batch * from.batch_stride + line0 * from.line_stride + k0 * from.depth_stride;
+  return {static_cast<const char*>(from.data) + first * element_bytes, row_lines, row_lines,
+          (stride - row_lines * line_elements) * element_bytes};
 }
 
 }  // namespace

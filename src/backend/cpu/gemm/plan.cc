@@ -32,13 +32,16 @@ int64_t most_tile_columns(int64_t rows, const MicroShape& shape, int64_t percent
 void lay_out(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
   const int64_t depth = std::min(std::max<int64_t>(g.k, 1), kGemmBlock);
   const bool holes = g.a.hole != nullptr || g.b.hole != nullptr, is_private = p.path == GemmPlan::Path::kPrivate;
+  const bool bf16_rows = g.operand_dtype == DType::bf16 && (p.swapped ? g.b : g.a).hole != nullptr;
   const auto bytes_of = [](int64_t floats) { return round_up(floats * kFloat, kLine); };
   int64_t at = kLaneHeaderBytes;
   const auto take = [&at](int64_t bytes) { return (at += bytes) - bytes; };
   p.rows_offset = take(bytes_of(row_area_floats(p.max_tile_rows, depth, shape.rows, shape.lanes)));
   p.panel_bytes = is_private ? bytes_of(shape.columns() * depth) : 0;
   p.panels_offset = take(2 * p.panel_bytes);
-  p.staging_offset = take(holes ? bytes_of(shape.columns() * kGemmBlock) : 0);
+  // A hole's block of columns or, where the hole cannot write fp32 in place, of rows
+  p.staging_offset = take(std::max(holes ? bytes_of(shape.columns() * kGemmBlock) : 0,
+                                   bf16_rows ? bytes_of(p.max_tile_rows * row_area_ld(depth) / 2) : 0));
   p.tile_ld = row_area_ld(p.max_tile_columns);
   p.tile_offset = take(p.tile_scratch ? bytes_of(p.max_tile_rows * p.tile_ld) : 0);
   p.transposed_offset = take(p.swapped && g.store != nullptr ? bytes_of(p.max_tile_columns * p.max_tile_rows) : 0);
@@ -59,17 +62,18 @@ GemmPlan plan_gemm(const Gemm& g, const MicroShape& shape, int num_threads) {
   // Rows are broadcast, columns fill vectors. Where A has its rows adjacent in memory they serve as vectors as they are, and the
   // fewer columns of B are what has to be packed.
   const bool few = g.n <= std::min<int64_t>(kMaxSwappedRows, shape.rows) && g.m >= 2 * g.n && g.m >= shape.lanes;
-  const bool adjacent = g.n <= kMaxAdjacentSwap && g.m >= 4 * g.n && g.k >= kGemmBlock / 2 && g.a.hole == nullptr &&
-                        g.a.row_stride == 1 && g.b.hole == nullptr;
+  const bool adjacent = g.operand_dtype == DType::f32 && g.n <= kMaxAdjacentSwap && g.m >= 4 * g.n && g.k >= kGemmBlock / 2 &&
+                        g.a.hole == nullptr && g.a.row_stride == 1 && g.b.hole == nullptr;
   p.swapped = few || adjacent;
   p.rows = p.swapped ? g.n : g.m;
   p.columns = p.swapped ? g.m : g.n;
   p.k_blocks = std::max<int64_t>(ceil_div(g.k, kGemmBlock), 1);
-  p.tile_scratch = g.store != nullptr || p.swapped;
+  p.tile_scratch = g.store != nullptr || p.swapped || g.result_dtype == DType::bf16;
 
   // Columns adjacent in memory can be copied by each tile on the way, at 1 % where a tile has many rows. All others, and where
   // there are rows enough to share the cost, are packed once for all; in a batch by each tile.
-  const bool copied = p.swapped ? g.a.hole == nullptr && g.a.row_stride == 1 : g.b.hole == nullptr && g.b.col_stride == 1;
+  const bool copied = g.operand_dtype == DType::f32 && (p.swapped ? g.a.hole == nullptr && g.a.row_stride == 1
+                                                                  : g.b.hole == nullptr && g.b.col_stride == 1);
   const int64_t panel_columns = shape.columns(), column_panels = ceil_div(p.columns, panel_columns),
                 all_columns = column_panels * panel_columns;
   const int64_t packed_bytes = all_columns * g.k * kFloat;

@@ -253,7 +253,7 @@ class LoopEmitter {
               name_of(in.dtype));
     return as_declared(result, in.dtype);
   }
-  /// A bf16 value is rounded where the graph makes it.
+  /// A bf16 value is rounded where the graph makes it; one from a product's tile, which is f32, where it is loaded.
   Lanes as_declared(const Lanes& lanes, DType dtype) { return dtype == DType::bf16 ? vectors_.round_to_bf16(lanes) : lanes; }
 
   const Lanes& value_of(int i, const Row& row) const {
@@ -288,7 +288,7 @@ class LoopEmitter {
       if (level(i) != Level::kRow || plan_.depth[static_cast<size_t>(i)] != depth) continue;
       Lanes& value = row.values[static_cast<size_t>(i)];
       if (in.kind == Kind::kLoad) {
-        value = memory_.load_splat(row.base[static_cast<size_t>(in.access)], dtype_of(in.access));
+        value = as_declared(memory_.load_splat(row.base[static_cast<size_t>(in.access)], dtype_of(in.access)), in.dtype);
       } else if (in.kind == Kind::kFold) {
         value = emit_fold(in, {row.base[static_cast<size_t>(in.access)]},
                           [&](Value* address) { return memory_.load_splat(address, dtype_of(in.access)); })[0];
@@ -458,7 +458,7 @@ class LoopEmitter {
         return memory_.load(at, dtype_of(in.access), access(in.access).step, stride_of(in.access), part);
       };
       if (in.kind == Kind::kLoad) {
-        for (Spot& spot : spots) spot.values[static_cast<size_t>(v)] = load(address(spot));
+        for (Spot& spot : spots) spot.values[static_cast<size_t>(v)] = as_declared(load(address(spot)), in.dtype);
       } else {
         Values addresses;
         for (const Spot& spot : spots) addresses.push_back(address(spot));

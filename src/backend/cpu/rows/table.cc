@@ -1,9 +1,9 @@
 // gather and scatter_add: rows of a table by index.
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "backend/cpu/rows/walk.h"
+#include "support/bf16.h"
 
 #pragma GCC optimize("O3")  // vectorise loops of unknown length
 
@@ -28,16 +28,6 @@ struct RowArray {
 };
 
 int32_t index_at(const RowArray& indices, int64_t j) { return *reinterpret_cast<const int32_t*>(indices.at(j)); }
-
-struct Bf16 {
-  uint16_t bits;
-};
-float widen(Bf16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
-Bf16 narrow(float x) {  // to nearest even; NaN stays NaN
-  const auto bits = std::bit_cast<uint32_t>(x);
-  if (x != x) return {static_cast<uint16_t>(bits >> 16 | 0x40u)};
-  return {static_cast<uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16)};
-}
 
 // Columns [begin, end) of table rows [first, last): each update once, ascending, so a column's sum has one order whatever the cut.
 template <class T>
