@@ -94,8 +94,7 @@ TEST_F(GemmBf16, LargeShapesEqualFp32AtAnyThreadCount) {
   for (const Size& s : sizes)
     for (Layout la : {Layout::kRowMajor, Layout::kTransposed})
       for (Layout lb : {Layout::kRowMajor, Layout::kTransposed}) {
-        const Matrix a = bf16_matrix(s.batch, s.m, s.k, la, random),
-                     b = bf16_matrix(s.batch, s.k, s.n, lb, random, s.batch == 3);
+        const Matrix a = bf16_matrix(s.batch, s.m, s.k, la, random), b = bf16_matrix(s.batch, s.k, s.n, lb, random, s.batch == 3);
         Gemm as_fp32 = product_of(a, b, s.batch, s.m, s.n, s.k);
         as_fp32.operand_dtype = DType::f32;
         as_fp32.a.data = a.data.data(), as_fp32.b.data = b.data.data();
@@ -118,7 +117,8 @@ TEST_F(GemmBf16, NonFiniteDenormalAndTinyValues) {
   const float inf = INFINITY, nan = NAN, denormal = std::bit_cast<float>(0x00110000u), tiny = 0x1.8p-70f;
   for (const Size& s :
        std::vector<Size>{{1, 4, 16, 8}, {1, 40, 50, 600}, {1, 200, 3, 600}, {1, 3, 200, 600}, {1, 200, 100, 601}}) {
-    Matrix a(1, s.m, s.k, Layout::kRowMajor, random, false, DType::bf16), b(1, s.k, s.n, Layout::kRowMajor, random, false, DType::bf16);
+    Matrix a(1, s.m, s.k, Layout::kRowMajor, random, false, DType::bf16),
+        b(1, s.k, s.n, Layout::kRowMajor, random, false, DType::bf16);
     for (int64_t i = 0; i < s.m; ++i) {
       float* row = a.data.data() + i * a.operand.row_stride;
       if (i % 5 == 0) row[i % s.k] = nan;

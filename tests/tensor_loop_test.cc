@@ -172,7 +172,7 @@ TEST(Loop, Bf16RoundsOnce) {
 }
 
 TEST(ScalarBits, Bf16Corners) {  // case C44
-  auto bits = [](uint32_t f) { return narrow(std::bit_cast<float>(f)).bits; };
+  auto bits = [](uint32_t f) { return bf16_from_f32(std::bit_cast<float>(f)); };
   EXPECT_EQ(bits(0x3F808000), 0x3F80);
   EXPECT_EQ(bits(0x3F818000), 0x3F82);
   EXPECT_EQ(bits(0x7F7F8000), 0x7F80);

@@ -8,6 +8,9 @@
 
 namespace ws {
 
+inline uint16_t bf16_from_f32(float x) { return narrow(x).bits; }
+inline float f32_from_bf16(uint16_t x) { return widen(Bf16{x}); }
+
 /// Writes `value` rounded to `dtype` (bf16 by way of f32).
 inline void store_element(void* to, DType dtype, double value) {
   auto put = [to](auto v) { std::memcpy(to, &v, sizeof v); };

@@ -19,13 +19,13 @@ struct Avx2Registers {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(lanes), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   }
   static Reg load_part(const float* p, int lanes) { return _mm256_maskload_ps(p, mask(lanes)); }
-  static Reg load(const Bf16* p) {
+  static Reg load(const ws::Bf16* p) {
     const __m256i bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
     return _mm256_castsi256_ps(_mm256_slli_epi32(bits, 16));
   }
-  static Reg load_part(const Bf16* p, int lanes) {
-    Bf16 part[kLanes] = {};
-    std::memcpy(part, p, static_cast<size_t>(lanes) * sizeof(Bf16));
+  static Reg load_part(const ws::Bf16* p, int lanes) {
+    ws::Bf16 part[kLanes] = {};
+    std::memcpy(part, p, static_cast<size_t>(lanes) * sizeof(ws::Bf16));
     return load(part);
   }
   static Reg broadcast(const float* p) { return _mm256_broadcast_ss(p); }

@@ -16,8 +16,8 @@ struct Avx512Registers {
   static __mmask16 mask(int lanes) { return static_cast<__mmask16>((1u << lanes) - 1); }
   static Reg load_part(const float* p, int lanes) { return _mm512_maskz_loadu_ps(mask(lanes), p); }
   static Reg widen_bf16(__m256i x) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16)); }
-  static Reg load(const Bf16* p) { return widen_bf16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
-  static Reg load_part(const Bf16* p, int lanes) { return widen_bf16(_mm256_maskz_loadu_epi16(mask(lanes), p)); }
+  static Reg load(const ws::Bf16* p) { return widen_bf16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
+  static Reg load_part(const ws::Bf16* p, int lanes) { return widen_bf16(_mm256_maskz_loadu_epi16(mask(lanes), p)); }
   static Reg broadcast(const float* p) { return _mm512_set1_ps(*p); }
   static Reg fma(Reg a, Reg b, Reg c) { return _mm512_fmadd_ps(a, b, c); }
   static Reg add(Reg a, Reg b) { return _mm512_add_ps(a, b); }

@@ -280,8 +280,8 @@ class Nest {
       const RowBlock& rows = rows_ready({t.batch, t.row_block, k_block}, true, lane, worker);
       Strip strip = strip_of(t, t.panel0, k_block, lane);
       strip.columns = t.columns;
-      direct_columns<V>(strip, rows, column_lines_.at<float>(t.batch, t.column0, k_block * kGemmBlock),
-                        column_lines_.line_stride, column_lines_.depth_stride);
+      direct_columns<V>(strip, rows, column_lines_.at<float>(t.batch, t.column0, k_block * kGemmBlock), column_lines_.line_stride,
+                        column_lines_.depth_stride);
     }
   }
 
@@ -290,9 +290,8 @@ class Nest {
     if (!p_.tile_scratch) return;
     if (g_.store == nullptr) {
       const int64_t row0 = p_.swapped ? t.column0 : t.row0, column0 = p_.swapped ? t.row0 : t.column0;
-      with_element_type(g_.result_dtype, [&]<class T>(const T*) {
-        copy_tile(t, result<T>(t.batch, row0, column0), g_.c_row_stride);
-      });
+      with_element_type(g_.result_dtype,
+                        [&]<class T>(const T*) { copy_tile(t, result<T>(t.batch, row0, column0), g_.c_row_stride); });
     } else if (p_.swapped) {
       float* c = floats(lane, p_.transposed_offset);
       copy_tile(t, c, t.rows);
@@ -393,7 +392,8 @@ void run_chain(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row_st
   constexpr int64_t kColumns = int64_t{V::kLanes} * V::kVectors;
   const bool direct = reads_in_place<V>(m, n, Lines{b, b_col_stride, b_row_stride, 0});
   float* packed = static_cast<float*>(scratch);  // first, so that it is aligned
-  const RowBlock rows = prepare_rows<V>(Lines{a, a_row_stride, a_col_stride, 0}, 0, 0, m, 0, k, direct, packed + k * kColumns, nullptr, 0);
+  const RowBlock rows =
+      prepare_rows<V>(Lines{a, a_row_stride, a_col_stride, 0}, 0, 0, m, 0, k, direct, packed + k * kColumns, nullptr, 0);
   Strip strip{m, k, n, c, c_row_stride, Accumulate::kStore, !from_zero};
   if (direct) return direct_columns<V>(strip, rows, b, b_col_stride, b_row_stride);
   SideWork<V> none;
