@@ -4,10 +4,10 @@
 #include <numeric>
 
 #include "api/model_from_json.h"
+#include "api/training_state.h"
 #include "command.h"
 #include "io/checkpoint.h"
 #include "io/corpus.h"
-#include "model_state.h"
 #include "support/error.h"
 #include "support/flags.h"
 #include "wholestep/wholestep.h"

@@ -6,11 +6,11 @@
 
 #include "api/json_config.h"
 #include "api/model_from_json.h"
+#include "api/training_state.h"
 #include "command.h"
 #include "io/checkpoint.h"
 #include "io/file.h"
 #include "io/metrics.h"
-#include "model_state.h"
 #include "support/error.h"
 #include "support/flags.h"
 #include "support/interrupt.h"

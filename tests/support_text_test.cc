@@ -92,6 +92,7 @@ TEST(JsonText, ErrorsNameFileAndPlace) {
   EXPECT_THAT(parse_error_of("[1] 2"), testing::StartsWith("f.json: line 1, column 5"));
   EXPECT_THAT(parse_error_of(""), testing::StartsWith("f.json: line 1"));
   EXPECT_THAT(parse_error_of(std::string(100000, '[')), testing::HasSubstr("nested deeper than 64"));
+  EXPECT_THAT(parse_error_of("[1e999]"), testing::HasSubstr("f.json: number overflow"));
   EXPECT_THAT(parse_error_of("\"\xff\""), testing::StartsWith("f.json: line 1"));
 }
 

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -65,6 +66,31 @@ struct EpochInfo {
   double lr = 0;  ///< of the first batch
 };
 
+/// What a callback may return; one that returns nothing means go_on.
+enum class Then : uint8_t {
+  go_on,
+  stop,  ///< fit ends here, as after its last epoch
+};
+
+/// A function of Info that returns Then or nothing.
+template <class Info>
+class Callback {
+ public:
+  Callback() = default;
+  template <class F>
+  requires std::invocable<F&, const Info&> &&(!std::same_as<std::remove_cvref_t<F>, Callback>)Callback(F f) {  // NOLINT: implicit
+    if constexpr (std::is_void_v<std::invoke_result_t<F&, const Info&>>)
+      call_ = [f = std::move(f)](const Info& info) mutable { return f(info), Then::go_on; };
+    else
+      call_ = std::move(f);
+  }
+  explicit operator bool() const { return call_ != nullptr; }
+  Then operator()(const Info& info) const { return call_(info); }
+
+ private:
+  std::function<Then(const Info&)> call_;
+};
+
 struct FitOptions {
   int epochs = 1;
   int64_t batch_size = 32;
@@ -78,18 +104,26 @@ struct FitOptions {
   /// Batches an update is made of: their gradients are averaged by samples, then clipped once, under one reading of the schedule.
   /// What is left at the end of an epoch makes an update of its own. Uses one more copy of the parameters' memory.
   int64_t accumulate = 1;
-  std::function<void(const StepInfo&)> on_step = {};  ///< after each update
-  std::function<void(const EpochInfo&)> on_epoch = {};
+  Callback<StepInfo> on_step = {};  ///< after each update
+  Callback<EpochInfo> on_epoch = {};
+  bool prefetch = true;  ///< gathers shuffled batches in a thread of its own; the same bits
+  /// A folder that is replaced as a whole by each checkpoint: weights, buffers, optimizer state, counters, and where this fit stands.
+  /// Written after each epoch, every `checkpoint_every` updates (0: never within an epoch), and where a callback stops fit.
+  std::string checkpoint_dir = {};
+  int64_t checkpoint_every = 0;
+  /// Goes on from checkpoint_dir, where that holds a checkpoint, to the bits of a fit that never stopped. It must be of the same data
+  /// sizes and options; an Error names both values that differ. `epochs` may be larger.
+  bool resume = false;
 };
 
-/// Per epoch, from 0.
+/// Per epoch, from 0. An epoch that a callback stopped before its end counts in step_losses only.
 struct History {
   std::vector<double> train_loss;       ///< weighted by samples
   std::vector<double> val_loss;         ///< empty without a validation set
   std::vector<double> lr;               ///< of the first batch
   std::vector<double> step_losses;      ///< of every step
   std::optional<int> best_epoch;        ///< of the lowest validation loss
-  int stopped_epoch = -1;               ///< the last epoch that ran
+  int stopped_epoch = -1;               ///< the last epoch that ran, if only in part
   std::vector<double> grad_norms = {};  ///< of every step, before clipping; where record_grad_norm
   int64_t skipped_steps = 0;            ///< on_nonfinite = skip: their losses are NaN and left out of train_loss
 };
@@ -118,6 +152,11 @@ class Trainer {
   Tensor predict(const Tensor& X, int64_t batch_size = 256);
   /// One update on one batch, as fit makes them; returns the loss before it.
   Tensor train_step(const Tensor& x, const Tensor& y);
+
+  /// Weights, buffers, optimizer state and the number of updates, as a checkpoint folder (safetensors and JSON), put in place as a whole.
+  void save(const std::string& folder) const;
+  /// Reads what save() or fit() wrote. An Error names what does not fit the model or the optimizer; then nothing has changed.
+  void load(const std::string& folder);
 
   Optimizer& optimizer();
   /// Forgets moments and counters.

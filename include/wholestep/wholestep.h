@@ -1,5 +1,6 @@
 // Everything a user of wholestep needs.
 #pragma once
+#include "wholestep/data.h"          // IWYU pragma: export
 #include "wholestep/initializers.h"  // IWYU pragma: export
 #include "wholestep/jit.h"           // IWYU pragma: export
 #include "wholestep/layers.h"        // IWYU pragma: export

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "support/error.h"
+#include "tensor/tensor_impl.h"
 
 namespace ws {
 
@@ -27,22 +28,46 @@ int64_t Batches::count() const {
 
 int64_t Batches::num_samples(int64_t batch) const { return std::min(batch_size_, num_samples_ - batch * batch_size_); }
 
-std::pair<Tensor, Tensor> Batches::operator[](int64_t i) const {
+int64_t Batches::num_bytes() const {
+  auto bytes = [](const Tensor& t) { return t.defined() ? t.size() * static_cast<int64_t>(size_of(t.dtype())) : 0; };
+  return (bytes(X_) + bytes(y_)) / num_samples_ * std::min(batch_size_, num_samples_);
+}
+
+Batches::Pair Batches::operator[](int64_t i) const {
   int64_t start = i * batch_size_, stop = start + num_samples(i);
   return {rows(X_, start, stop), y_.defined() ? rows(y_, start, stop) : Tensor()};
 }
 
 Tensor Batches::rows(const Tensor& from, int64_t start, int64_t stop) const {
   if (order_.empty()) return from.slice(0, start, stop);
-  auto row_bytes = static_cast<size_t>(from.size() / from.dim(0)) * size_of(from.dtype());
-  std::vector<std::byte> picked(static_cast<size_t>(stop - start) * row_bytes);
-  const auto* source = static_cast<const std::byte*>(from.data());
-  for (int64_t i = start; i < stop; ++i)
-    std::memcpy(picked.data() + static_cast<size_t>(i - start) * row_bytes,
-                source + static_cast<size_t>(order_[static_cast<size_t>(i)]) * row_bytes, row_bytes);
   std::vector<int64_t> dims(from.shape().begin(), from.shape().end());
   dims[0] = stop - start;
-  return Tensor::from_bytes(picked.data(), from.dtype(), Shape(dims));
+  auto picked = new_dense({from.dtype(), Shape(dims)});
+  auto row_bytes = static_cast<size_t>(from.size() / from.dim(0)) * size_of(from.dtype());
+  const auto* source = static_cast<const std::byte*>(from.data());
+  auto* target = static_cast<std::byte*>(picked->pointer());
+  for (int64_t i = start; i < stop; ++i, target += row_bytes)
+    std::memcpy(target, source + static_cast<size_t>(order_[static_cast<size_t>(i)]) * row_bytes, row_bytes);
+  return Tensor(std::move(picked));
+}
+
+namespace {
+constexpr int64_t kWorthAThread = 64 << 10;  // bytes of a batch; handing one over takes as long as copying some ten KiB
+}
+
+BatchStream::BatchStream(Batches batches, std::optional<Key> shuffle, int64_t first, int64_t last, bool prefetch)
+    : batches_(std::move(batches)), key_(shuffle), next_(first) {
+  if (prefetch && key_ && batches_.num_bytes() >= kWorthAThread)
+    ahead_.emplace([this](int64_t position) { return make(position); }, first, last);
+}
+
+Batches::Pair BatchStream::next() { return ahead_ ? ahead_->next() : make(next_++); }
+
+Batches::Pair BatchStream::make(int64_t position) {
+  int64_t epoch = position / batches_.count();
+  if (key_ && epoch != epoch_) batches_.shuffle(key_->fold(static_cast<uint64_t>(epoch)));
+  epoch_ = epoch;
+  return batches_[position % batches_.count()];
 }
 
 }  // namespace ws

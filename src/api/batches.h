@@ -1,9 +1,11 @@
-// Cuts a data set into batches: contiguous slices in order, or rows picked in a shuffled order.
+// Cuts a data set into batches: contiguous slices in order, or rows picked in a shuffled order; and the batches of many epochs in a row.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "api/prefetch.h"
 #include "wholestep/random.h"
 #include "wholestep/tensor.h"
 
@@ -14,14 +16,17 @@ int64_t check_samples(const Tensor& X, const Tensor& y, const char* what);
 
 class Batches {
  public:
+  using Pair = std::pair<Tensor, Tensor>;
   /// X [N, ..], y [N, ..] or undefined.
   Batches(const Tensor& X, const Tensor& y, int64_t batch_size, bool drop_last);
   /// A new order; without a call batches follow the data.
   void shuffle(Key key);
   int64_t count() const;
   int64_t num_samples(int64_t batch) const;
+  /// Of one whole batch.
+  int64_t num_bytes() const;
   /// Batch `i` of X and of y.
-  std::pair<Tensor, Tensor> operator[](int64_t i) const;
+  Pair operator[](int64_t i) const;
 
  private:
   Tensor rows(const Tensor& from, int64_t start, int64_t stop) const;
@@ -29,6 +34,21 @@ class Batches {
   int64_t num_samples_, batch_size_;
   bool drop_last_;
   std::vector<int64_t> order_;  // empty: as they come
+};
+
+/// Batches from position `first` to `last`, counted through the epochs. Epoch e is in the order of key.fold(e). Where gathering a batch
+/// is work worth a thread's, it is done ahead, and so is the drawing of the next order.
+class BatchStream {
+ public:
+  BatchStream(Batches batches, std::optional<Key> shuffle, int64_t first, int64_t last, bool prefetch);
+  Batches::Pair next();
+
+ private:
+  Batches::Pair make(int64_t position);
+  Batches batches_;
+  std::optional<Key> key_;
+  int64_t next_, epoch_ = -1;  // of the order that batches_ has
+  std::optional<Prefetcher<Batches::Pair>> ahead_;
 };
 
 }  // namespace ws

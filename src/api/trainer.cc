@@ -6,6 +6,9 @@
 #include <map>
 
 #include "api/batches.h"
+#include "api/fit_progress.h"
+#include "api/training_state.h"
+#include "io/checkpoint.h"
 #include "support/error.h"
 #include "support/log.h"
 
@@ -29,42 +32,6 @@ class ModeScope {
   bool before_;
 };
 
-/// Validation loss so far, and the best weights. They are put back at the end, however it ends.
-class EarlyStopping {
- public:
-  EarlyStopping(const Module& model, const FitOptions& options) : patience_(options.patience), min_delta_(options.min_delta) {
-    if (patience_) model.collect_state(state_);
-  }
-  ~EarlyStopping() {
-    for (size_t i = 0; i < best_values_.size(); ++i) state_[i].set(best_values_[i]);
-  }
-  EarlyStopping(const EarlyStopping&) = delete;
-  EarlyStopping& operator=(const EarlyStopping&) = delete;
-
-  /// Returns whether to stop.
-  bool after_epoch(int epoch, double val_loss) {
-    if (val_loss < best_ - min_delta_) {  // false for NaN, which is never best
-      best_ = val_loss;
-      best_epoch_ = epoch;
-      waited_ = 0;
-      best_values_.clear();
-      for (const Variable& v : state_) best_values_.push_back(v.value());  // handles: the next step copies instead of overwriting
-    } else {
-      ++waited_;
-    }
-    return patience_ && waited_ >= *patience_;
-  }
-  std::optional<int> best_epoch() const { return best_epoch_; }
-
- private:
-  std::optional<int> patience_;
-  double min_delta_, best_ = std::numeric_limits<double>::infinity();
-  std::optional<int> best_epoch_;
-  int waited_ = 0;
-  std::vector<Variable> state_;
-  std::vector<Tensor> best_values_;
-};
-
 void check_fit_options(const FitOptions& o) {
   if (o.epochs < 1) fail("fit: epochs is {}, but must be at least 1", o.epochs);
   if (o.batch_size < 1) fail("fit: batch_size is {}, but must be at least 1", o.batch_size);
@@ -72,7 +39,30 @@ void check_fit_options(const FitOptions& o) {
   if (o.X_val.defined() != o.y_val.defined()) fail("fit: give both X_val and y_val, or neither");
   if (o.patience && *o.patience < 1) fail("fit: patience is {}, but must be at least 1", *o.patience);
   if (o.patience && !o.X_val.defined()) fail("fit: patience needs a validation set: give X_val and y_val");
+  if (o.checkpoint_every < 0) fail("fit: checkpoint_every is {}, but must be at least 0", o.checkpoint_every);
+  if (o.checkpoint_dir.empty() && (o.resume || o.checkpoint_every > 0))
+    fail("fit: resume and checkpoint_every need checkpoint_dir, the folder of the checkpoint");
   if (!(o.min_delta >= 0)) fail("fit: min_delta is {}, but must be at least 0", o.min_delta);
+}
+
+int64_t samples_in(const Batches& batches, int64_t first, int64_t count) {
+  int64_t samples = 0;
+  for (int64_t i = 0; i < count; ++i) samples += batches.num_samples(first + i);
+  return samples;
+}
+
+/// Mean loss of the epoch's updates by their samples; skipped ones, whose loss is NaN, are left out.
+double epoch_loss(const Batches& batches, const FitProgress& at, int64_t accumulate) {
+  double sum = 0, counted = 0;
+  int64_t batch = 0;
+  for (size_t i = at.first_step_of_epoch; i < at.history.step_losses.size(); ++i, batch += accumulate) {
+    double loss = at.history.step_losses[i];
+    if (std::isnan(loss)) continue;
+    auto samples = static_cast<double>(samples_in(batches, batch, std::min(accumulate, batches.count() - batch)));
+    sum += samples * loss;
+    counted += samples;
+  }
+  return sum / counted;
 }
 
 }  // namespace
@@ -175,16 +165,17 @@ struct Trainer::Impl {
     return guarded([&] { return result_of(call(Part::update, x, y)); });
   }
 
-  /// One update from batches [first, first + count), weighted by their samples.
-  StepResult step(const Batches& batches, int64_t first, int64_t count) {
-    double samples = 0;
-    for (int64_t i = 0; i < count; ++i) samples += static_cast<double>(batches.num_samples(first + i));
+  /// One update from the next batches, [first, first + count) of the epoch, weighted by their samples.
+  StepResult step(BatchStream& stream, const Batches& batches, int64_t first, int64_t count) {
+    auto samples = static_cast<double>(samples_in(batches, first, count));
     for (int64_t i = 0;; ++i) {
-      auto [x, y] = batches[first + i];
+      auto [x, y] = stream.next();
       share.set(static_cast<double>(batches.num_samples(first + i)) / samples);
       bool last = i + 1 == count;
       StepResult result = guarded(
           [&, &x = x, &y = y] { return last ? result_of(call(Part::finish, x, y)) : StepResult{call(Part::gather, x, y)[0]}; });
+      if (result.skipped)
+        for (int64_t unread = i + 1; unread < count; ++unread) stream.next();
       if (last || result.skipped) return result;
     }
   }
@@ -311,60 +302,86 @@ History Trainer::fit(const Tensor& X, const Tensor& y, const FitOptions& options
   Impl& t = *impl_;
   ModeScope mode(t.model, true);
   EarlyStopping early(t.model, options);
-  History history;
-  auto position = [&](int epoch, int64_t batch) {
-    return Position{epoch + static_cast<double>(batch) / static_cast<double>(batches.count()), t.steps_done,
+  const FitPlan plan{X.dim(0), options.batch_size, options.accumulate, options.drop_last, options.shuffle, options.key.bits()};
+  FitProgress at;
+  if (options.resume && holds_checkpoint(options.checkpoint_dir)) {
+    at = load_fit(options.checkpoint_dir, t.model, t.optimizer, plan, early);
+    t.steps_done = at.steps_done;
+  }
+  t.first_lr = at.first_lr;
+  History& history = at.history;
+  auto position = [&] {
+    return Position{at.epoch + static_cast<double>(at.batch) / static_cast<double>(batches.count()), t.steps_done,
                     validate ? history.val_loss : history.train_loss};
   };
-  t.first_lr.reset();
   if (options.accumulate > 1) t.make_accumulators();
   const int64_t left_over = X.dim(0) % options.batch_size;
   if (left_over == 1 && options.batch_size > 1 && !options.drop_last) t.try_forward(X.slice(0, 0, 1).contiguous());
 
-  for (int epoch = 0; epoch < options.epochs; ++epoch) {
-    if (options.shuffle) batches.shuffle(options.key.fold(static_cast<uint64_t>(epoch)));
-    std::vector<Impl::StepResult> steps;
-    std::vector<int64_t> samples;
-    for (int64_t b = 0; b < batches.count(); b += options.accumulate) {
-      t.set_rate(position(epoch, b));
-      if (b == 0) history.lr.push_back(t.optimizer.lr());
-      int64_t count = std::min(options.accumulate, batches.count() - b);
+  std::vector<Impl::StepResult> unread;  // read back once an epoch, so that a step never waits for its loss
+  auto read_back = [&] {
+    for (const Impl::StepResult& s : unread) {
+      history.step_losses.push_back(s.loss.item());
+      if (s.grad_norm.defined()) history.grad_norms.push_back(s.grad_norm.item());
+      history.skipped_steps += s.skipped;
+    }
+    unread.clear();
+  };
+  auto checkpoint = [&] {
+    if (options.checkpoint_dir.empty()) return;
+    read_back();
+    at.steps_done = t.steps_done;
+    at.first_lr = t.first_lr;
+    save_fit(options.checkpoint_dir, t.model, t.optimizer, plan, at, early);
+  };
+  auto is_due = [&] {
+    auto updates = static_cast<int64_t>(history.step_losses.size() + unread.size());
+    return options.checkpoint_every > 0 && updates % options.checkpoint_every == 0;
+  };
+
+  BatchStream stream(batches, options.shuffle ? std::optional(options.key) : std::nullopt, at.epoch * batches.count() + at.batch,
+                     options.epochs * batches.count(), options.prefetch);
+  bool stop = early.exhausted();
+  while (at.epoch < options.epochs && !stop) {
+    history.stopped_epoch = at.epoch;
+    if (at.batch == 0) at.first_step_of_epoch = history.step_losses.size();
+    while (at.batch < batches.count() && !stop) {
+      t.set_rate(position());
+      if (at.batch == 0) history.lr.push_back(t.optimizer.lr());
+      const int64_t first = at.batch, count = std::min(options.accumulate, batches.count() - first);
       if (options.accumulate == 1) {
-        auto [batch_x, batch_y] = batches[b];
-        steps.push_back(t.step(batch_x, batch_y));
+        auto [batch_x, batch_y] = stream.next();
+        unread.push_back(t.step(batch_x, batch_y));
       } else {
-        steps.push_back(t.step(batches, b, count));
+        unread.push_back(t.step(stream, batches, first, count));
       }
-      samples.push_back(0);
-      for (int64_t i = 0; i < count; ++i) samples.back() += batches.num_samples(b + i);
-      const Impl::StepResult& s = steps.back();
+      at.batch += count;
+      const Impl::StepResult& s = unread.back();
       if (options.on_step)
-        options.on_step({epoch, b, batches.count(), t.steps_done, samples.back(), s.loss, s.grad_norm, s.skipped});
+        stop = options.on_step({at.epoch, first, batches.count(), t.steps_done, samples_in(batches, first, count), s.loss,
+                                s.grad_norm, s.skipped}) == Then::stop;
+      if (at.batch < batches.count() && (stop || is_due())) checkpoint();
     }
-    double sum = 0, counted = 0;  // read back once an epoch, so that a step never waits for its loss
-    for (size_t i = 0; i < steps.size(); ++i) {
-      history.step_losses.push_back(steps[i].loss.item());
-      if (steps[i].grad_norm.defined()) history.grad_norms.push_back(steps[i].grad_norm.item());
-      history.skipped_steps += steps[i].skipped;
-      if (steps[i].skipped) continue;
-      sum += static_cast<double>(samples[i]) * history.step_losses.back();
-      counted += static_cast<double>(samples[i]);
+    read_back();
+    if (at.batch < batches.count()) {  // stopped within the epoch
+      history.lr.pop_back();
+      break;
     }
-    history.train_loss.push_back(sum / counted);
-    history.stopped_epoch = epoch;
-    EpochInfo info{epoch, history.train_loss.back(), {}, history.lr.back()};
-    bool stop = false;
+    history.train_loss.push_back(epoch_loss(batches, at, options.accumulate));
+    EpochInfo info{at.epoch, history.train_loss.back(), {}, history.lr.back()};
     if (validate) {
       info.val_loss = evaluate(options.X_val, options.y_val, options.batch_size);
       history.val_loss.push_back(*info.val_loss);
-      stop = early.after_epoch(epoch, *info.val_loss);
+      early.after_epoch(at.epoch, *info.val_loss);
       history.best_epoch = early.best_epoch();
     }
     if (options.verbose)
-      note("epoch {}: train loss {:.6g}{}, lr {:.6g}", epoch, info.train_loss,
+      note("epoch {}: train loss {:.6g}{}, lr {:.6g}", at.epoch, info.train_loss,
            info.val_loss ? fmt::format(", validation loss {:.6g}", *info.val_loss) : "", info.lr);
-    if (options.on_epoch) options.on_epoch(info);
-    if (stop) break;
+    if (options.on_epoch && options.on_epoch(info) == Then::stop) stop = true;
+    stop = stop || early.exhausted();
+    ++at.epoch, at.batch = 0;
+    checkpoint();
   }
   return history;
 }
@@ -400,6 +417,18 @@ Tensor Trainer::predict(const Tensor& X, int64_t batch_size) {
 Tensor Trainer::train_step(const Tensor& x, const Tensor& y) {
   ModeScope mode(impl_->model, true);
   return impl_->step(x, y).loss;
+}
+
+void Trainer::save(const std::string& folder) const {
+  save_checkpoint(
+      folder,
+      {{{"written_by", "trainer"}}, {{"step", impl_->steps_done}}, model_state(impl_->model), optimizer_state(impl_->optimizer)});
+}
+
+void Trainer::load(const std::string& folder) {
+  int64_t step = json_get<int64_t>(load_checkpoint_state(folder), "step", folder + "/state.json");
+  load_checkpoint_variables(folder, model_state(impl_->model), optimizer_state(impl_->optimizer));
+  impl_->steps_done = step;
 }
 
 Optimizer& Trainer::optimizer() { return impl_->optimizer; }

@@ -17,6 +17,7 @@ void save_checkpoint(const std::string& folder, const CheckpointContents& conten
   write_folder(folder, [&](const std::string& temporary) {
     save_variables(temporary + "/model.safetensors", contents.model);
     save_variables(temporary + "/optimizer.safetensors", contents.optimizer);
+    if (!contents.history.empty()) save_tensors(temporary + "/history.safetensors", contents.history);
     write_file(temporary + "/state.json", contents.state.dump(1) + "\n");
     write_file(temporary + "/config.json", contents.config.dump(1) + "\n");
   });
@@ -36,5 +37,17 @@ void load_checkpoint_model(const std::string& folder, const NamedVariables& mode
 void load_checkpoint_optimizer(const std::string& folder, const NamedVariables& optimizer) {
   load_variables(folder + "/optimizer.safetensors", optimizer);
 }
+void load_checkpoint_variables(const std::string& folder, const NamedVariables& model, const NamedVariables& optimizer) {
+  std::vector<Tensor> before;
+  for (const auto& [name, variable] : model) before.push_back(variable.value());
+  load_checkpoint_model(folder, model);
+  try {
+    load_checkpoint_optimizer(folder, optimizer);
+  } catch (...) {
+    for (size_t i = 0; i < model.size(); ++i) Variable(model[i].second).set(before[i]);
+    throw;
+  }
+}
+NamedTensors load_checkpoint_history(const std::string& folder) { return load_tensors(folder + "/history.safetensors"); }
 
 }  // namespace ws

@@ -4,11 +4,10 @@
 #include <utility>
 #include <vector>
 
-#include "wholestep/tensor.h"
+#include "wholestep/data.h"
 
 namespace ws {
 
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 using NamedVariables = std::vector<std::pair<std::string, Variable>>;
 
 /// In the order of the file. I64 is read as i32 where every value fits, F16 as f32; other foreign dtypes are an Error.

@@ -58,6 +58,9 @@ Json parse_json(std::string_view text, const std::string& name) {
     std::string what = problem.what();  // "[json.exception...] parse error at line 1, column 2: syntax error ..."
     size_t cut = what.find(": ", what.find("column"));
     fail_at(text, problem.byte > 0 ? problem.byte - 1 : 0, name, cut == std::string::npos ? what : what.substr(cut + 2));
+  } catch (const nlohmann::json::exception& problem) {  // a number beyond double
+    std::string what = problem.what();
+    fail("{}: {}", name, what.substr(what.find("] ") + 2));
   }
   if (!checker.duplicate.empty()) fail("{}: the key \"{}\" occurs twice in one object", name, checker.duplicate);
   return value;

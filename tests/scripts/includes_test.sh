@@ -12,6 +12,7 @@ check_tree() {
       # Public headers belong to the folder that implements them.
       split("dtype shape error random", s, " "); for (i in s) owner[s[i] ".h"] = "support"
       owner["all_ops.inc"] = "ir"; owner["tensor.h"] = "tensor"; owner["jit.h"] = "tensor"
+      owner["data.h"] = "io"
     }
     {
       colon = index($0, ":"); file = substr($0, 1, colon - 1); included = substr($0, colon + 1)

@@ -1,10 +1,10 @@
-#include "model_state.h"
+#include "api/training_state.h"
 
 #include <set>
 
 #include "support/error.h"
 
-namespace ws::cli {
+namespace ws {
 
 NamedVariables model_state(const Module& model) {
   NamedVariables named = model.named_parameters();
@@ -24,4 +24,4 @@ NamedVariables optimizer_state(const Optimizer& optimizer) {
   return named;
 }
 
-}  // namespace ws::cli
+}  // namespace ws

@@ -1,0 +1,104 @@
+// Where training data comes from, by name or by the kind of file.
+#include <algorithm>
+
+#include "io/file.h"
+#include "io/tensors.h"
+#include "support/error.h"
+#include "wholestep/data.h"
+
+namespace ws {
+namespace {
+
+constexpr const char* kFashionMnist = "/usr/share/datasets/fashion-mnist";
+
+std::string idx_file(const std::string& folder, const char* name) {
+  std::string path = folder + "/" + name;
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored) ? path : path + ".gz";
+}
+
+Dataset load_idx_folder(const std::string& folder) {
+  Dataset d;
+  d.X = load_idx_images(idx_file(folder, "train-images-idx3-ubyte"));
+  d.y = load_idx(idx_file(folder, "train-labels-idx1-ubyte"));
+  d.X_val = load_idx_images(idx_file(folder, "t10k-images-idx3-ubyte"));
+  d.y_val = load_idx(idx_file(folder, "t10k-labels-idx1-ubyte"));
+  return d;
+}
+
+Dataset from_arrays(const std::string& path, const NamedTensors& arrays) {
+  Dataset d;
+  for (const auto& [name, tensor] : arrays) {
+    Tensor* target = name == "X" ? &d.X : name == "y" ? &d.y : name == "X_val" ? &d.X_val : name == "y_val" ? &d.y_val : nullptr;
+    if (target) *target = tensor;
+  }
+  if (!d.X.defined() || !d.y.defined()) fail("{} must hold the tensors X and y", path);
+  if (d.X_val.defined() != d.y_val.defined()) fail("{} must hold both X_val and y_val, or neither", path);
+  return d;
+}
+
+Dataset from_table(const std::string& path, const std::string& target) {
+  Table table = load_csv(path);
+  int64_t columns = table.values.dim(1), at = columns - 1;
+  if (columns < 2) fail("{}: a table to train on needs two columns or more, it has {}", path, columns);
+  if (!target.empty()) {
+    auto found = std::find(table.columns.begin(), table.columns.end(), target);
+    if (found == table.columns.end())
+      fail("{} has no column named '{}'; there {}", path, target,
+           table.columns.empty() ? "are no names" : fmt::format("are {}", fmt::join(table.columns, ", ")));
+    at = found - table.columns.begin();
+  }
+  NoGrad no_grad;
+  std::vector<Tensor> features;
+  if (at > 0) features.push_back(table.values.slice(1, 0, at));
+  if (at + 1 < columns) features.push_back(table.values.slice(1, at + 1, columns));
+  Dataset d;
+  d.X = (features.size() == 1 ? features[0] : concatenate(features, 1)).contiguous();
+  d.y = table.values.slice(1, at, at + 1).contiguous();
+  return d;
+}
+
+/// What layers and losses take: f32, or i32.
+void make_trainable(Tensor& t, const std::string& source) {
+  if (!t.defined()) return;
+  if (t.rank() < 1) fail("{}: a scalar holds no samples", source);
+  NoGrad no_grad;
+  if (is_floating(t.dtype()))
+    t = t.cast(DType::f32);
+  else if (t.dtype() != DType::i32)
+    t = t.cast(DType::i32);
+}
+
+void check_lengths(const Tensor& X, const Tensor& y, const std::string& source) {
+  if (!X.defined()) return;
+  if (X.dim(0) != y.dim(0) || X.dim(0) < 1)
+    fail("{}: X {} and y {} must have the same number of samples, at least one", source, X.shape().str(), y.shape().str());
+}
+
+}  // namespace
+
+Dataset load_dataset(const std::string& source, const std::string& target) {
+  std::error_code ignored;
+  Dataset d;
+  if (source == "fashion-mnist") {
+    if (!std::filesystem::exists(kFashionMnist, ignored))
+      fail("fashion-mnist needs the Debian package dataset-fashion-mnist (apt-get install dataset-fashion-mnist)");
+    d = load_idx_folder(kFashionMnist);
+  } else if (source.ends_with(".csv")) {
+    d = from_table(source, target);
+  } else if (source.ends_with(".npz")) {
+    d = from_arrays(source, load_npz(source));
+  } else if (source.ends_with(".safetensors")) {
+    d = from_arrays(source, load_tensors(source));
+  } else if (std::filesystem::is_directory(source, ignored)) {
+    d = load_idx_folder(source);
+  } else {
+    fail("'{}' is no data set: fashion-mnist, a folder of IDX files, or FILE.npz, FILE.safetensors, FILE.csv", source);
+  }
+  for (Tensor* t : {&d.X, &d.y, &d.X_val, &d.y_val}) make_trainable(*t, source);
+  check_lengths(d.X, d.y, source);
+  check_lengths(d.X_val, d.y_val, source);
+  return d;
+}
+
+}  // namespace ws
