@@ -1,11 +1,12 @@
-// train: trains a model on a text (gpt) or on tensors X and y of a safetensors file, writes metrics as it goes and a checkpoint that
-// `train --resume` continues bit for bit and `generate` reads.
+// train: trains a model on a text (gpt) or on a data set (mlp, convnet, encoder, or a model described in JSON), writes metrics as it goes
+// and a checkpoint that `train --resume` continues bit for bit and `generate` reads.
 #include <algorithm>
 #include <cmath>
 #include <deque>
 
 #include "api/json_config.h"
 #include "api/model_from_json.h"
+#include "api/prefetch.h"
 #include "api/training_state.h"
 #include "command.h"
 #include "io/checkpoint.h"
@@ -17,6 +18,8 @@
 #include "support/log.h"
 #include "support/progress.h"
 #include "text_data.h"
+#include "train_data.h"
+#include "train_models.h"
 #include "workload.h"
 
 namespace ws::cli {
@@ -24,86 +27,71 @@ namespace {
 
 constexpr int64_t kUntilTheTimeIsUp = int64_t{1} << 40;  // steps of a run that --minutes ends
 
+// Strings that are empty, sizes of 0 and empty optionals were not given.
 struct TrainOptions {
-  std::string model = "gpt", data = "builtin", out, mode = "compiled", vocab = "letters", loss, schedule;
+  std::string model, data, target, out, mode = "compiled", vocab, loss, schedule;
   OptimizerOptions optimizer;
   std::optional<double> clip;
-  int64_t steps = 0, batch = 0, seq = 128, width = 256, blocks = 4, eval_every = 0, save_every = 0;
+  std::optional<uint64_t> seed_given;
+  int64_t steps = 0, batch = 0, seq = 0, width = 0, blocks = 0, eval_every = 0, save_every = 0;
   std::optional<double> epochs_given, minutes_given;
   double epochs = 0, minutes = 0;
-  uint64_t seed = 0;
   bool resume = false, json = false;
+  uint64_t seed() const { return seed_given.value_or(0); }
 };
 
-// Where batches come from, whatever the data.
-struct Source {
-  std::function<Samples(int64_t step)> batch;
-  Samples validation;  // undefined where there is none
-  double steps_per_epoch = 1;
-  double items_per_step = 1;
-  std::string item;              // "tokens", "samples"
-  Json config = Json::object();  // what generate and resume need
-};
-
-Source text_source(const TrainOptions& o, int64_t batch, int64_t seq, const Corpus& corpus) {
-  Source s;
-  auto train = std::make_shared<WindowSampler>(corpus.train(), seq, Key(o.seed).fold("windows"));
-  s.batch = [train, batch](int64_t step) { return train->draw(step, batch); };
-  if (static_cast<int64_t>(corpus.validation().size()) > seq)
-    s.validation = WindowSampler(corpus.validation(), seq, Key(0)).spread(std::max<int64_t>(batch, 64));
-  s.items_per_step = static_cast<double>(batch * seq);
-  s.steps_per_epoch = std::max(1.0, static_cast<double>(corpus.num_train) / s.items_per_step);
-  s.item = "tokens";
-  s.config = text_config(corpus, seq);
-  return s;
+// What a resumed run must share with the one it continues.
+template <class F>
+void each_lasting_option(TrainOptions& o, F&& f) {
+  f("model", o.model), f("target", o.target), f("vocab", o.vocab), f("loss", o.loss), f("schedule", o.schedule);
+  f("optimizer", o.optimizer.name), f("lr", o.optimizer.lr), f("weight-decay", o.optimizer.weight_decay), f("clip", o.clip);
+  f("batch", o.batch), f("seq", o.seq), f("width", o.width), f("blocks", o.blocks), f("seed", o.seed_given);
 }
 
-// X [N, ..] and y [N, ..] in batches; each epoch in an order of its own.
-Source tensor_source(const TrainOptions& o, int64_t batch) {
-  Samples all, validation;
-  for (auto& [name, tensor] : load_tensors(o.data)) {
-    if (name == "X")
-      all.X = tensor;
-    else if (name == "y")
-      all.y = tensor;
-    else if (name == "X_val")
-      validation.X = tensor;
-    else if (name == "y_val")
-      validation.y = tensor;
-  }
-  if (!all.X.defined() || !all.y.defined()) fail("{} must hold the tensors X and y", o.data);
-  if (all.X.rank() < 1 || all.y.rank() < 1 || all.X.dim(0) != all.y.dim(0) || all.X.dim(0) < 1)
-    fail("{}: X {} and y {} must have the same number of samples, at least one", o.data, all.X.shape().str(),
-         all.y.shape().str());
-  int64_t n = all.X.dim(0), batches = (n + batch - 1) / batch;
-  Source s;
-  s.batch = [=, key = Key(o.seed).fold("order")](int64_t step) {
-    std::vector<int64_t> order = random_permutation(key.fold(static_cast<uint64_t>(step / batches)), n);
-    int64_t begin = step % batches * batch, end = std::min(n, begin + batch);
-    std::vector<int32_t> rows;
-    for (int64_t i = begin; i < end; ++i) rows.push_back(static_cast<int32_t>(order[static_cast<size_t>(i)]));
-    NoGrad no_grad;
-    Tensor index = Tensor::from(rows, {end - begin});
-    return Samples{gather(all.X, index), gather(all.y, index)};
-  };
-  if (validation.X.defined() && validation.y.defined()) s.validation = validation;
-  s.steps_per_epoch = static_cast<double>(batches);
-  s.items_per_step = static_cast<double>(batch);
-  s.item = "samples";
-  return s;
+bool is_given(const std::string& text) { return !text.empty(); }
+bool is_given(int64_t size) { return size != 0; }
+template <class T>
+bool is_given(const std::optional<T>& value) {
+  return value.has_value();
+}
+template <class T>
+const T& inside(const T& value) {
+  return value;
+}
+template <class T>
+const T& inside(const std::optional<T>& value) {
+  return *value;
+}
+
+Json lasting_options(TrainOptions& o) {
+  Json json = {{"data", o.data}};
+  each_lasting_option(o, [&](const char* name, const auto& value) {
+    if (is_given(value)) json[name] = inside(value);
+  });
+  return json;
+}
+
+// Options that were not given become those of the run in --out; given ones must be the same.
+void continue_options(TrainOptions& o, const Json& recorded) {
+  each_lasting_option(o, [&](const char* name, auto& value) {
+    if (!recorded.contains(name)) return;
+    if (is_given(value) && Json(inside(value)) != recorded[name])
+      fail("--{} {} contradicts the run in {}, which has {}", name, Json(inside(value)).dump(), o.out, recorded[name].dump());
+    value = recorded[name].get<std::remove_cvref_t<decltype(inside(value))>>();
+  });
+  if (o.data.empty()) o.data = recorded.value("data", "");
 }
 
 class Run {
  public:
-  Run(const TrainOptions& o, Json config, Source source, std::unique_ptr<Module> model, Loss loss, double default_lr,
-      double default_decay)
-      : o_(o), config_(std::move(config)), source_(std::move(source)), model_(std::move(model)),
-        optimizer_(make_optimizer(o.optimizer, default_lr, default_decay)),
-        trainer_(*model_, std::move(loss), *optimizer_,
-                 {.compile = o.mode == "compiled", .clip_norm = o.clip, .num_threads = configured_threads()}),
-        lr_(o.optimizer.lr.value_or(default_lr)) {
-    total_ = o.steps > 0 ? o.steps : std::max<int64_t>(1, std::llround(o.epochs * source_.steps_per_epoch));
-    schedule_ = make_schedule(o.schedule, lr_, total_, static_cast<double>(total_) / source_.steps_per_epoch);
+  Run(const TrainOptions& o, Json config, TrainData data, std::unique_ptr<Module> model, Loss loss)
+      : o_(o), config_(std::move(config)), data_(std::move(data)), model_(std::move(model)), loss_(std::move(loss)),
+        optimizer_(make_optimizer(o.optimizer, *o.optimizer.lr, *o.optimizer.weight_decay)),
+        trainer_(*model_, loss_, *optimizer_,
+                 {.compile = o.mode == "compiled", .clip_norm = o.clip, .num_threads = configured_threads()}) {
+    total_ = o.steps > 0 ? o.steps : std::max<int64_t>(1, std::llround(o.epochs * data_.steps_per_epoch));
+    schedule_ = make_schedule(o.schedule, *o.optimizer.lr, total_, static_cast<double>(total_) / data_.steps_per_epoch);
+    eval_every_ = o.eval_every > 0 ? o.eval_every : data_.item == "samples" ? static_cast<int64_t>(data_.steps_per_epoch) : 0;
   }
 
   int train() {
@@ -117,11 +105,12 @@ class Run {
     double begin = now_seconds();
     int64_t first_step = first_step_ = step_;
     {
-      Progress progress("train", total_ == kUntilTheTimeIsUp ? 0 : total_ - first_step, source_.item, source_.items_per_step);
+      Progress progress("train", total_ == kUntilTheTimeIsUp ? 0 : total_ - first_step, data_.item, data_.items_per_step);
+      Prefetcher<Samples> batches(data_.batch, step_, total_);
       while (step_ < total_ && !interrupted() && !(o_.minutes > 0 && now_seconds() - begin > 60 * o_.minutes)) {
-        one_step();
+        one_step(batches.next());
         if (progress.due()) progress.update(step_ - first_step, recent_loss());
-        if (o_.eval_every > 0 && step_ % o_.eval_every == 0) validate();
+        if (eval_every_ > 0 && step_ % eval_every_ == 0) progress.message(validate());
         if (o_.save_every > 0 && step_ % o_.save_every == 0) save();
       }
       progress.update(step_ - first_step, recent_loss());
@@ -130,7 +119,7 @@ class Run {
     seconds_ = now_seconds() - begin;
     trained_ = step_ - first_step;
     bool stopped = interrupted();
-    if (!stopped && source_.validation.X.defined()) validate();
+    if (!stopped && validated_at_ != step_) validate();
     save();
     report();
     if (stopped) {
@@ -142,15 +131,15 @@ class Run {
   }
 
  private:
-  void one_step() {
+  void one_step(const Samples& batch) {
     if (schedule_) {
-      double lr = schedule_({static_cast<double>(step_) / source_.steps_per_epoch, step_});
+      double lr = schedule_({static_cast<double>(step_) / data_.steps_per_epoch, step_});
       if (lr != optimizer_->lr()) optimizer_->set_lr(lr);
     }
-    Samples batch = source_.batch(step_);
     double loss = trainer_.train_step(batch.X, batch.y).item();
     ++step_;
     if (first_losses_.size() < 20) first_losses_.push_back(loss);
+    losses_since_validation_ += loss, ++steps_since_validation_;
     last_losses_.push_back(loss);
     if (last_losses_.size() > 20) last_losses_.pop_front();
     record({{"step", step_}, {"loss", json_number(loss)}, {"lr", optimizer_->lr()}});
@@ -172,15 +161,54 @@ class Run {
   }
   double recent_loss() const { return mean(last_losses_); }
 
-  void validate() {
-    if (!source_.validation.X.defined()) return;
-    validation_loss_ = trainer_.evaluate(source_.validation.X, source_.validation.y, source_.validation.X.dim(0));
-    record({{"step", step_}, {"validation_loss", json_number(validation_loss_)}});
+  // Returns a line for the terminal.
+  std::string validate() {
+    double epoch = static_cast<double>(step_) / data_.steps_per_epoch;
+    std::string line = data_.item == "samples" ? fmt::format("epoch {:.4g}", epoch) : fmt::format("step {}", step_);
+    line += fmt::format(": loss {:.4f}", losses_since_validation_ / static_cast<double>(steps_since_validation_));
+    losses_since_validation_ = 0, steps_since_validation_ = 0;
+    validated_at_ = step_;
+    if (!data_.validation.X.defined()) return line;
+    Json what = {{"step", step_}};
+    if (data_.is_labels)
+      count_right_labels();
+    else
+      validation_loss_ = trainer_.evaluate(data_.validation.X, data_.validation.y, validation_batch());
+    what["validation_loss"] = json_number(validation_loss_);
+    line += fmt::format(", validation loss {:.4f}", validation_loss_);
+    if (data_.is_labels) {
+      what["validation_accuracy"] = accuracy_;
+      line += fmt::format(", accuracy {:.2f} %", 100 * accuracy_);
+    }
+    record(what);
+    return line;
+  }
+
+  int64_t validation_batch() const {
+    return std::max<int64_t>(o_.batch, data_.item == "tokens" ? data_.validation.X.dim(0) : 256);
+  }
+
+  // Loss and accuracy from one prediction.
+  void count_right_labels() {
+    Tensor logits = trainer_.predict(data_.validation.X, validation_batch());
+    {
+      NoGrad no_grad;
+      validation_loss_ = loss_(logits, data_.validation.y).item();
+    }
+    std::vector<float> scores = logits.to_vector<float>();
+    std::vector<int32_t> labels = data_.validation.y.to_vector<int32_t>();
+    auto classes = static_cast<int64_t>(scores.size() / labels.size());
+    int64_t right = 0;
+    for (size_t i = 0; i < labels.size(); ++i) {
+      auto row = scores.begin() + static_cast<int64_t>(i) * classes;
+      right += std::max_element(row, row + classes) - row == labels[i];
+    }
+    accuracy_ = static_cast<double>(right) / static_cast<double>(labels.size());
   }
 
   Json state() const {
     return {{"step", step_},
-            {"seed", o_.seed},
+            {"seed", o_.seed()},
             {"first_losses", first_losses_},
             {"last_losses", std::vector<double>(last_losses_.begin(), last_losses_.end())}};
   }
@@ -196,8 +224,8 @@ class Run {
     load_checkpoint_optimizer(folder, optimizer_state(*optimizer_));
     Json state = load_checkpoint_state(folder);
     step_ = json_get<int64_t>(state, "step", folder + "/state.json");
-    if (json_get<int64_t>(state, "seed", folder + "/state.json") != static_cast<int64_t>(o_.seed))
-      fail("--resume: the checkpoint was made with --seed {}", state["seed"].dump());
+    if (json_at(state, "seed", folder + "/state.json") != Json(o_.seed()))
+      fail("--seed {} contradicts the run in {}, which has {}", o_.seed(), o_.out, state["seed"].dump());
     first_losses_ = state.value("first_losses", std::vector<double>{});
     auto last = state.value("last_losses", std::vector<double>{});
     last_losses_.assign(last.begin(), last.end());
@@ -213,47 +241,31 @@ class Run {
                    {"mean_loss_last_20", json_number(recent_loss())},
                    {"loss_last", last_losses_.empty() ? Json(nullptr) : json_number(last_losses_.back())}};
     if (!std::isnan(validation_loss_)) result["validation_loss"] = validation_loss_;
-    result[source_.item + "_per_s"] = json_number(static_cast<double>(trained_) * source_.items_per_step / seconds_);
+    if (!std::isnan(accuracy_)) result["validation_accuracy"] = accuracy_;
+    result[data_.item + "_per_s"] = json_number(static_cast<double>(trained_) * data_.items_per_step / seconds_);
     if (!o_.out.empty()) result["checkpoint"] = o_.out + "/checkpoint";
     o_.json ? print_json(result) : print_readable(result);
   }
 
   const TrainOptions& o_;
   Json config_;
-  Source source_;
+  TrainData data_;
   std::unique_ptr<Module> model_;
+  Loss loss_;
   std::unique_ptr<Optimizer> optimizer_;
   Trainer trainer_;
-  double lr_;
   Schedule schedule_;
   std::optional<MetricsWriter> metrics_;
-  int64_t total_ = 0, step_ = 0, first_step_ = 0, trained_ = 0;
-  double seconds_ = 0, validation_loss_ = NAN;
+  int64_t total_ = 0, step_ = 0, first_step_ = 0, trained_ = 0, eval_every_ = 0, validated_at_ = -1, steps_since_validation_ = 0;
+  double seconds_ = 0, validation_loss_ = NAN, accuracy_ = NAN, losses_since_validation_ = 0;
   std::vector<double> first_losses_;
   std::deque<double> last_losses_;
 };
 
-Json model_description(const TrainOptions& o, int64_t vocab) {
-  if (o.model.ends_with(".json")) return parse_json(MappedFile(o.model).text(), o.model);
-  check_memory(o.blocks, o.width, std::max<int64_t>(o.batch, 1) * o.seq, 12);
-  if (o.model == "gpt") return gpt_config_to_json(book_gpt(vocab, o.width, o.blocks, o.seq));
-  if (o.model == "encoder") {
-    models::TransformerEncoderConfig config;
-    config.width = o.width, config.hidden = 4 * o.width, config.blocks = o.blocks, config.max_len = o.seq;
-    return encoder_config_to_json(config);
-  }
-  fail("unknown model '{}': gpt, encoder or a FILE.json that describes one", o.model);
-}
-
-Loss loss_of(const TrainOptions& o, bool is_gpt) {
-  std::string name = o.loss.empty() ? (is_gpt ? "cross_entropy" : "mse") : o.loss;
-  if (name == "mse") return MSE();
-  if (name == "cross_entropy") return SoftmaxCrossEntropy();
-  fail("--loss must be mse or cross_entropy, not '{}'", name);
-}
-
-int train(TrainOptions o) {
+void check_options(TrainOptions& o) {
   if (o.mode != "loop" && o.mode != "compiled") fail("--mode must be loop or compiled, not '{}'", o.mode);
+  if (!o.loss.empty() && o.loss != "mse" && o.loss != "cross_entropy")
+    fail("--loss must be mse or cross_entropy, not '{}'", o.loss);
   auto positive = [](const std::optional<double>& given, const char* option) {
     if (given && !(*given > 0 && *given < 1e9)) fail("{} must be a number above 0 and below 1e9, not {}", option, *given);
     return given.value_or(0);
@@ -261,50 +273,85 @@ int train(TrainOptions o) {
   o.epochs = positive(o.epochs_given, "--epochs"), o.minutes = positive(o.minutes_given, "--minutes");
   if (o.steps > 0 && o.epochs > 0) fail("give --steps or --epochs, not both");
   if (o.resume && o.out.empty()) fail("--resume needs --out DIR, the run to continue");
-  if (o.steps == 0 && o.epochs == 0) {
-    if (o.minutes > 0 && !o.schedule.empty()) fail("--schedule needs --steps or --epochs: it spans the whole run");
-    o.steps = o.minutes > 0 ? kUntilTheTimeIsUp : 300;
-  }
+  if (o.minutes > 0 && o.steps == 0 && o.epochs == 0 && !o.schedule.empty())
+    fail("--schedule needs --steps or --epochs: it spans the whole run");
+}
 
+void set_defaults(TrainOptions& o, bool samples) {
+  auto otherwise = [](auto& value, auto standard) {
+    if (!is_given(value)) value = standard;
+  };
+  otherwise(o.data, "builtin");
+  otherwise(o.model, samples ? "mlp" : "gpt");
+  bool transformer = o.model == "gpt" || o.model == "encoder";
+  otherwise(o.batch, samples ? 128 : 16);
+  otherwise(o.width, o.model == "convnet" ? 16 : 256);
+  otherwise(o.blocks, transformer ? 4 : 2);
+  if (!samples) otherwise(o.seq, 128), otherwise(o.vocab, "letters"), otherwise(o.loss, "cross_entropy");
+  otherwise(o.optimizer.name, samples ? "adam" : "adamw");
+  otherwise(o.optimizer.lr, 1e-3);
+  otherwise(o.optimizer.weight_decay, samples ? 0.01 : 1e-4);
+  if (o.steps == 0 && o.epochs == 0) {
+    if (o.minutes > 0)
+      o.steps = kUntilTheTimeIsUp;
+    else
+      samples ? o.epochs = 10.0 : static_cast<double>(o.steps = 300);
+  }
+}
+
+Corpus open_corpus(const TrainOptions& o, const Json& config) {
+  if (!o.resume) return open_text(o.data, o.vocab, o.seq);
+  const Json& vocabulary = json_at(config, "vocabulary", "config.json");
+  auto kind = json_get<std::string>(vocabulary, "kind", "config.json: vocabulary");
+  auto symbols = json_at(vocabulary, "symbols", "config.json").get<std::vector<std::string>>();
+  return open_text(o.data, Vocabulary::restore(kind, symbols), o.seq);
+}
+
+int train(TrainOptions o) {
+  check_options(o);
   Json config;
-  if (o.resume) config = load_checkpoint_config(find_checkpoint(o.out));
-  bool tensors = o.data.ends_with(".safetensors");
-  if (tensors) {
-    int64_t batch = o.batch > 0 ? o.batch : 32;
-    Source source = tensor_source(o, batch);
-    if (!o.resume) config = {{"model", model_description(o, 0)}};
-    auto model = model_from_json(json_at(config, "model", "config.json"), Key(o.seed), "model");
-    if (o.optimizer.name.empty()) o.optimizer.name = "adam";
-    return Run(o, config, std::move(source), std::move(model), loss_of(o, false), 1e-3, 0.01).train();
-  }
-  int64_t batch = o.batch > 0 ? o.batch : 16;
   if (o.resume) {
-    const Json& vocabulary = json_at(config, "vocabulary", "config.json");
-    o.seq = json_get<int64_t>(config, "block", "config.json");
-    Corpus corpus = open_text(o.data,
-                              Vocabulary::restore(json_get<std::string>(vocabulary, "kind", "config.json: vocabulary"),
-                                                  json_at(vocabulary, "symbols", "config.json").get<std::vector<std::string>>()),
-                              o.seq);
-    auto model = model_from_json(json_at(config, "model", "config.json"), Key(o.seed), "model");
-    if (o.optimizer.name.empty()) o.optimizer.name = "adamw";
-    return Run(o, config, text_source(o, batch, o.seq, corpus), std::move(model), loss_of(o, true), 1e-3, 1e-4).train();
+    config = load_checkpoint_config(find_checkpoint(o.out));
+    if (config.contains("block") && !is_given(o.seq)) o.seq = json_get<int64_t>(config, "block", "config.json");
+    if (config.contains("options")) continue_options(o, config["options"]);
   }
-  Corpus corpus = open_text(o.data, o.vocab, o.seq);
-  Source source = text_source(o, batch, o.seq, corpus);
-  config = {{"model", model_description(o, corpus.vocabulary.size())}};
-  config.update(source.config);
-  auto model = model_from_json(config["model"], Key(o.seed), o.model);
-  if (o.optimizer.name.empty()) o.optimizer.name = "adamw";
-  return Run(o, config, std::move(source), std::move(model), loss_of(o, true), 1e-3, 1e-4).train();
+  bool samples = is_data_set(o.data);
+  set_defaults(o, samples);
+  std::optional<Corpus> corpus;
+  TrainData data;
+  if (samples) {
+    data = sample_data(o.data, o.target, o.seed(), o.batch, !o.model.ends_with(".json"), o.loss);
+  } else {
+    if (o.loss != "cross_entropy") fail("--loss {}: a text is learnt by cross_entropy", o.loss);
+    corpus.emplace(open_corpus(o, config));
+    data = text_data(*corpus, o.seed(), o.batch, o.seq);
+  }
+  if (!o.resume) {
+    ModelRequest request{o.model,      o.width, o.blocks, o.batch, o.seq, corpus ? corpus->vocabulary.size() : data.num_outputs,
+                         data.features};
+    config = {{"model", describe_model(request)}};
+    config.update(data.config);
+  } else if (config.contains("size") && config["size"] != Json(data.size)) {
+    fail("--resume: {} has {} {}, the run in {} has {}", o.data, data.size, data.item, o.out, config["size"].dump());
+  }
+  config["options"] = lasting_options(o);
+  config["size"] = data.size;
+  auto model = model_from_json(json_at(config, "model", "config.json"), Key(o.seed()), o.model);
+  Loss loss = o.loss == "mse" ? Loss(MSE()) : Loss(SoftmaxCrossEntropy());
+  return Run(o, config, std::move(data), std::move(model), std::move(loss)).train();
 }
 
 }  // namespace
 
 void add_train(CLI::App& app, Action& action) {
   auto o = std::make_shared<TrainOptions>();
-  CLI::App* command = add_command(app, "train", "trains a model on a text or on tensors");
-  command->add_option("--model", o->model, "gpt, encoder or a FILE.json that describes a model");
-  command->add_option("--data", o->data, "a text in UTF-8, 'builtin', or a .safetensors file with X and y");
+  CLI::App* command = add_command(app, "train", "trains a model on a text or on samples");
+  command->add_option("--model", o->model, "gpt (text), mlp, convnet, encoder, or a FILE.json that describes a model");
+  command->add_option(
+      "--data", o->data,
+      "a text in UTF-8, 'builtin'; or samples: fashion-mnist, FILE.npz or FILE.safetensors with X and y, FILE.csv, "
+      "a folder of IDX files");
+  command->add_option("--target", o->target, "the column of a .csv to predict; default the last");
   command->add_option("--vocab", o->vocab, "letters (28 symbols) or utf8");
   add_number(command, "--steps", o->steps, 1, kMaxSteps, "training steps, in all");
   command->add_option("--epochs", o->epochs_given, "passes over the data, in all");
@@ -317,16 +364,21 @@ void add_train(CLI::App& app, Action& action) {
   command->add_option("--loss", o->loss, "mse or cross_entropy");
   add_number(command, "--batch", o->batch, 1, kMaxBatch, "samples a step");
   add_number(command, "--seq", o->seq, 1, kMaxSeq, "tokens a sample");
-  add_number(command, "--width", o->width, 1, kMaxWidth, "features");
-  add_number(command, "--blocks", o->blocks, 1, kMaxBlocks, "transformer blocks");
-  add_seed(command, o->seed, "of weights and batches");
+  add_number(command, "--width", o->width, 1, kMaxWidth, "features; of a convnet its first channels");
+  add_number(command, "--blocks", o->blocks, 1, kMaxBlocks, "transformer blocks, hidden layers of an mlp, convolutions");
+  auto seed = std::make_shared<uint64_t>(0);
+  add_seed(command, *seed, "of weights and batches");
   command->add_option("--mode", o->mode, "loop or compiled");
-  add_number(command, "--eval-every", o->eval_every, 0, kMaxSteps, "steps between validations; 0: at the end");
+  add_number(command, "--eval-every", o->eval_every, 0, kMaxSteps,
+             "steps between validations; 0: each epoch of samples, the end of a text");
   add_number(command, "--save-every", o->save_every, 0, kMaxSteps, "steps between checkpoints; 0: at the end");
   command->add_option("--out", o->out, "folder for metrics.jsonl and the checkpoint");
   command->add_flag("--resume", o->resume, "continue the run in --out");
   add_json_option(command, o->json);
-  command->callback([o, &action] { action = [o] { return train(*o); }; });
+  command->callback([o, seed, command, &action] {
+    if (command->count("--seed") > 0) o->seed_given = *seed;
+    action = [o] { return train(*o); };
+  });
 }
 
 }  // namespace ws::cli

@@ -11,8 +11,8 @@ namespace {
 TEST(Batches, PrefetchedAreTheSameOverEpochsAndFromTheMiddle) {
   Tensor X = random_floats({100, 40, 50}, 1), y = random_ints({100}, 10, 2);  // above the size from which a thread is used
   for (int64_t first : {0, 5}) {
-    BatchStream plain(Batches(X, y, 16, false), Key(3), first, 21, false),
-        ahead(Batches(X, y, 16, false), Key(3), first, 21, true);
+    BatchStream plain({Batches(X, y, 16, false), Key(3)}, first, 21, false),
+        ahead({Batches(X, y, 16, false), Key(3)}, first, 21, true);
     for (int64_t i = first; i < 21; ++i) {
       auto [a, b] = plain.next();
       auto [c, d] = ahead.next();
@@ -20,15 +20,15 @@ TEST(Batches, PrefetchedAreTheSameOverEpochsAndFromTheMiddle) {
       ASSERT_EQ(bytes(a) + bytes(b), bytes(c) + bytes(d)) << i;
     }
   }
-  BatchStream left_early(Batches(X, y, 16, false), Key(3), 0, 1000000, true);
+  BatchStream left_early({Batches(X, y, 16, false), Key(3)}, 0, 1000000, true);
   left_early.next();
 }
 
 TEST(Batches, PrefetchedFromViewsC51) {
   Tensor X = random_floats({60, 50, 64}, 1), view = X.transpose({1, 2, 0});  // [50, 64, 60]
   Tensor y = random_floats({50}, 2);
-  BatchStream of_view(Batches(view, y, 8, true), Key(1), 0, 12, true),
-      of_copy(Batches(view.contiguous(), y, 8, true), Key(1), 0, 12, false);
+  BatchStream of_view({Batches(view, y, 8, true), Key(1)}, 0, 12, true);
+  BatchStream of_copy({Batches(view.contiguous(), y, 8, true), Key(1)}, 0, 12, false);
   for (int i = 0; i < 12; ++i) ASSERT_EQ(bytes(of_view.next().first), bytes(of_copy.next().first));
 }
 

@@ -51,23 +51,22 @@ Tensor Batches::rows(const Tensor& from, int64_t start, int64_t stop) const {
   return Tensor(std::move(picked));
 }
 
-namespace {
-constexpr int64_t kWorthAThread = 64 << 10;  // bytes of a batch; handing one over takes as long as copying some ten KiB
-}
-
-BatchStream::BatchStream(Batches batches, std::optional<Key> shuffle, int64_t first, int64_t last, bool prefetch)
-    : batches_(std::move(batches)), key_(shuffle), next_(first) {
-  if (prefetch && key_ && batches_.num_bytes() >= kWorthAThread)
-    ahead_.emplace([this](int64_t position) { return make(position); }, first, last);
-}
-
-Batches::Pair BatchStream::next() { return ahead_ ? ahead_->next() : make(next_++); }
-
-Batches::Pair BatchStream::make(int64_t position) {
+Batches::Pair EpochBatches::at(int64_t position) {
   int64_t epoch = position / batches_.count();
   if (key_ && epoch != epoch_) batches_.shuffle(key_->fold(static_cast<uint64_t>(epoch)));
   epoch_ = epoch;
   return batches_[position % batches_.count()];
+}
+
+bool EpochBatches::worth_a_thread() const {
+  constexpr int64_t kBytes = 64 << 10;            // handing a batch over takes as long as copying some ten KiB
+  return key_ && batches_.num_bytes() >= kBytes;  // batches in order are views
+}
+
+BatchStream::BatchStream(EpochBatches batches, int64_t first, int64_t last, bool prefetch)
+    : batches_(std::move(batches)), next_(first) {
+  if (prefetch && batches_.worth_a_thread())
+    ahead_.emplace([this](int64_t position) { return batches_.at(position); }, first, last);
 }
 
 }  // namespace ws

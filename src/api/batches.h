@@ -36,18 +36,30 @@ class Batches {
   std::vector<int64_t> order_;  // empty: as they come
 };
 
-/// Batches from position `first` to `last`, counted through the epochs. Epoch e is in the order of key.fold(e). Where gathering a batch
-/// is work worth a thread's, it is done ahead, and so is the drawing of the next order.
-class BatchStream {
+/// The batches of many epochs in a row, epoch e in the order of key.fold(e), or in the order of the data.
+class EpochBatches {
  public:
-  BatchStream(Batches batches, std::optional<Key> shuffle, int64_t first, int64_t last, bool prefetch);
-  Batches::Pair next();
+  EpochBatches(Batches batches, std::optional<Key> shuffle) : batches_(std::move(batches)), key_(shuffle) {}
+  /// The batch at a position counted through the epochs. A new epoch draws a new order, so ask in turn.
+  Batches::Pair at(int64_t position);
+  /// Whether gathering a batch is work worth a thread's.
+  bool worth_a_thread() const;
 
  private:
-  Batches::Pair make(int64_t position);
   Batches batches_;
   std::optional<Key> key_;
-  int64_t next_, epoch_ = -1;  // of the order that batches_ has
+  int64_t epoch_ = -1;  // of the order that batches_ has
+};
+
+/// Those from position `first` to `last`, gathered ahead by a thread of their own where that pays.
+class BatchStream {
+ public:
+  BatchStream(EpochBatches batches, int64_t first, int64_t last, bool prefetch);
+  Batches::Pair next() { return ahead_ ? ahead_->next() : batches_.at(next_++); }
+
+ private:
+  EpochBatches batches_;
+  int64_t next_;
   std::optional<Prefetcher<Batches::Pair>> ahead_;
 };
 

@@ -339,8 +339,8 @@ History Trainer::fit(const Tensor& X, const Tensor& y, const FitOptions& options
     return options.checkpoint_every > 0 && updates % options.checkpoint_every == 0;
   };
 
-  BatchStream stream(batches, options.shuffle ? std::optional(options.key) : std::nullopt, at.epoch * batches.count() + at.batch,
-                     options.epochs * batches.count(), options.prefetch);
+  BatchStream stream({batches, options.shuffle ? std::optional(options.key) : std::nullopt},
+                     at.epoch * batches.count() + at.batch, options.epochs * batches.count(), options.prefetch);
   bool stop = early.exhausted();
   while (at.epoch < options.epochs && !stop) {
     history.stopped_epoch = at.epoch;

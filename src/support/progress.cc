@@ -54,6 +54,12 @@ void Progress::finish() {
   open_ = false;
 }
 
+void Progress::message(const std::string& text) {
+  fmt::print(stderr, "{}{}\n", terminal_ && open_ ? "\r\x1b[K" : "", text);
+  std::fflush(stderr);
+  open_ = false;
+}
+
 std::string Progress::line(const std::string& title, int64_t done, int64_t total, double seconds, double loss,
                            const std::string& item, double items_per_step, bool with_bar) {
   double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;

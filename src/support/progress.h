@@ -20,6 +20,8 @@ class Progress {
   void update(int64_t done, double loss);
   /// Draws the last state and ends the line.
   void finish();
+  /// A line of its own that stays above.
+  void message(const std::string& text);
   /// Whether a new redraw is due: ask before reading a loss back, which waits for the step.
   bool due() const;
 

@@ -60,6 +60,26 @@ code=0; wait $pid || code=$?
 [ -f cut/checkpoint/model.safetensors ] || fail "Ctrl-C left no checkpoint"
 [ "$(find cut -name '*.tmp*' | wc -l)" = 0 ] || fail "Ctrl-C left $(find cut -name '*.tmp*')"
 
+# Samples: a table, in both losses; 3 epochs at once, and cut within the second, end in the same bytes.
+awk 'BEGIN { srand(1); print "a,b,kind"; for (i = 0; i < 300; ++i) { x = rand(); y = rand(); print x "," y "," (x + y > 1) } }' >table.csv
+"$WS" train --data table.csv --epochs 2 --optimizer sgd --json >train 2>progress
+[ "$(field train model)" = mlp ] && [ "$(field train steps)" = 6 ] || fail "train on a table: $(cat train)"
+samples=(--data table.csv --loss cross_entropy --width 16 --batch 40 --lr 0.01)
+"$WS" train "${samples[@]}" --epochs 3 --out table --json >train 2>progress
+[ "$(field train steps)" = 24 ] || fail "train on a table: $(cat train)"
+"$WS" train "${samples[@]}" --steps 11 --out cut_table --json >train 2>progress
+"$WS" train --epochs 3 --out cut_table --resume --json >train 2>progress   # options are remembered
+cmp table/checkpoint/model.safetensors cut_table/checkpoint/model.safetensors || fail "a run on a table, resumed, ends elsewhere"
+
+# Real images, where they are installed: an epoch of an mlp, some steps of a convolutional net with batch norm and dropout.
+if [ -d /usr/share/datasets/fashion-mnist ]; then
+  "$WS" train --data fashion-mnist --epochs 1 --json >train 2>progress
+  below 0.80 "$(field train validation_accuracy)" || fail "an epoch of fashion-mnist: $(cat train)"
+  grep -q 'epoch 1: loss .* accuracy' progress || fail "no line for the epoch: $(cat progress)"
+  "$WS" train --data fashion-mnist --model convnet --width 4 --steps 40 --json >train 2>progress
+  below 0.5 "$(field train validation_accuracy)" || fail "steps of a convnet: $(cat train)"
+fi
+
 # inspect and ladder.
 "$WS" inspect --model tiny --show all >inspect
 grep -q . inspect || fail "inspect printed nothing"

@@ -26,6 +26,7 @@ printf '{"type": "gpt", "num_hiddens": 30}' >heads.json
 printf '{"type": "gpt", "num_hiddens": }' >broken.json
 printf '{"type": "quantum"}' >unknown.json
 printf '12345678' >junk.safetensors
+printf '1,0.5\n3,4\n' >fractions.csv
 
 refuses 2 "--speed" bench --model mlp --speed 3
 refuses 2 "--model" bench
@@ -75,7 +76,25 @@ refuses 1 "--threads must be a whole number from 0 to 1024" train --threads -2
 refuses 1 "there is no pass or rule 'zork'; known ones are" bench --model tiny --disable zork
 refuses 1 "must be fusion, not 'zork'" bench --model tiny --explain zork
 refuses 1 "--preset must be quick or book" ladder --preset slow
+printf '1,2\n3,x\n' >broken.csv
+printf '1,2\n3,4\n' >numbers.csv
+refuses 1 "broken.csv: line 2, column 2: 'x' is not a finite number" train --data broken.csv --out run
+refuses 1 "no column named 'height'" train --data numbers.csv --target height --out run
+refuses 1 "the loss cross_entropy needs labels 0, 1, .. in y" train --data fractions.csv --loss cross_entropy --out run
+refuses 1 "are no images [height, width, channels]" train --data numbers.csv --model convnet --out run
+refuses 1 "gpt learns texts" train --data numbers.csv --model gpt --out run
+refuses 1 "mlp learns samples" train --data short.txt --seq 2 --model mlp --out run
+refuses 1 "cannot read missing.npz" train --data missing.npz --out run
+refuses 1 "--loss must be mse or cross_entropy, not 'hinge'" train --data numbers.csv --loss hinge --out run
 [ ! -e run ] || { echo "a refused command left $(find run)"; bad=1; }
+
+"$WS" train --data numbers.csv --steps 2 --batch 2 --width 8 --out done_run >out 2>err || { echo "train on numbers.csv: $(cat err)"; bad=1; }
+printf '1,2\n3,4\n5,6\n' >longer.csv
+refuses 1 "--batch 4 contradicts the run in done_run, which has 2" train --batch 4 --steps 4 --resume --out done_run
+refuses 1 "--width 16 contradicts the run in done_run, which has 8" train --width 16 --steps 4 --resume --out done_run
+refuses 1 "--seed 3 contradicts the run in done_run" train --seed 3 --steps 4 --resume --out done_run
+refuses 1 "longer.csv has 3 samples, the run in done_run has 2" train --data longer.csv --steps 4 --resume --out done_run
+refuses 1 "the checkpoint is at step 2 already" train --steps 2 --resume --out done_run
 
 WHOLESTEP_DEBUG=9 "$WS" bench --model tiny >out 2>err
 [ $? = 1 ] && grep -qF "WHOLESTEP_DEBUG must be a whole number from 0 to 6, not '9'" err || { echo "WHOLESTEP_DEBUG=9: $(cat err)"; bad=1; }
