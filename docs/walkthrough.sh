@@ -65,6 +65,8 @@ $(fence <"$work/train_step.program.txt")
 
 Every temporary gets an offset in one arena from the calls between which it lives; memory is used again as soon as its value is dead.
 The arena is allocated once, exactly this large, and a step allocates nothing. The bound is the largest sum of values that live at once.
+In large models a value that is read soon and again much later does not wait in memory: a kernel just before the late reader makes it
+once more, with the same bits, where that takes a few elementwise ops on what lives then anyway (\`--disable repeat_late\` keeps it).
 
 $(fence <"$work/train_step.plan.txt")
 

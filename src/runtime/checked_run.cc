@@ -165,6 +165,11 @@ const RefArray& CheckedRun::value(Value v) {
 
 void CheckedRun::before(int call) {
   if (flags().verify < 3) return;
+  // A value that was computed again has several buffers: the one that this call knows counts.
+  const Program& program = executable_.program();
+  for (const auto* list : {&call_at(call).reads, &call_at(call).writes})
+    for (int b : *list)
+      if (const Value v = program.buffers[at(b)].value) buffer_of_value_[at(v.id)] = b;
   known_.clear();
   nodes_here_ = call_at(call).nodes;
   call_ = call;

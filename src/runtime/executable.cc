@@ -54,6 +54,7 @@ std::unique_ptr<Executable> Executable::compile(const Graph& graph, const Execut
   Backend& backend = cpu_backend();
   ScheduleOptions how;
   how.fuse = options.fuse && !flags().disabled("fuse");
+  how.repeat_late = !flags().disabled("repeat_late");
   how.num_threads = options.num_threads;
   how.input_layouts = options.input_layouts;
   auto program = std::make_shared<Program>(schedule(graph, how));

@@ -146,7 +146,7 @@ class LoopBuilder {
     if (swapped) d.access.step = Step::kSwapped;
     d.row_level = at_row_level(v);
     const bool is_tile = group_.kind == Group::Kind::kGemm && s.base == node(group_.opener).results[0];
-    d.buffer = is_tile ? -1 : c_.buffer_of(s.base);
+    d.buffer = is_tile ? -1 : c_.buffer_read_by(s.base, index_);
     if (is_tile) d.access.dtype = DType::f32;
     d.offset = s.offset;
     d.strides = nest_strides(shape, s.strides, d.row_level ? row_scale() : 1);
@@ -278,17 +278,23 @@ class LoopBuilder {
 
   void add_stores(int n) {
     const Value v = node(n).results[0];
-    if (!(own(n) || folds(n)) || !c_.materialized.stored[at(v.id)]) return;
+    const bool again = is_copy(v);
+    if (!again && (!(own(n) || folds(n)) || !c_.materialized.stored[at(v.id)])) return;
     if (own(n) && c_.groups.fold_of_node[at(n)] >= 0) return;
     auto it = value_of_.find(v.id);
     if (it == value_of_.end()) return;  // a column reduction wrote itself
     Draft d;
     d.row_level = at_row_level(v);
     d.access = {c_.graph.type_of(v).dtype, d.row_level ? Step::kSplat : Step::kUnit};
-    d.buffer = c_.buffer_of(v);
+    d.buffer = again ? c_.copy_of(v, index_) : c_.buffer_of(v);
     const Shape& shape = c_.graph.type_of(v).shape;
     d.strides = nest_strides(shape, dense_strides(shape), d.row_level ? row_scale() : 1);
     store(it->second, std::move(d));
+  }
+
+  bool is_copy(Value v) const {
+    const auto copies = c_.materialized.copies.find(index_);
+    return copies != c_.materialized.copies.end() && copies->second.count(v.id) != 0;
   }
 
   void collapse() {

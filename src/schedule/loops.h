@@ -13,8 +13,9 @@ struct LoopContext {
   const ViewMap& views;
   const Groups& groups;
   const Materialized& materialized;
-  std::function<int(Value base)> buffer_of;  // buffer of a stored value
-  std::function<int(int node)> partial_of;   // buffer of a two-phase reduction's first phase
+  std::function<int(Value base)> buffer_of;                           // buffer of a stored value
+  std::function<int(Value base, int group)> buffer_read_by, copy_of;  // where a group finds it, and where it stores it again
+  std::function<int(int node)> partial_of;                            // buffer of a two-phase reduction's first phase
   /// Copies the window into a dense temporary and returns that; for windows that the loop nest cannot walk.
   std::function<int(const View& window, DType dtype)> copy_dense;
   std::map<std::string, std::shared_ptr<const LoopKernel>>& kernels;  // by key: calls of equal structure share one

@@ -89,6 +89,7 @@ struct InputLayout {
 /// Lowers and fuses. `workers` sizes GEMM workspaces. Throws InternalError for a graph that does not verify.
 struct ScheduleOptions {
   bool fuse = true;
+  bool repeat_late = true;  // where fuse is on
   int num_threads = 1;
   std::vector<InputLayout> input_layouts;
 };

@@ -7,6 +7,7 @@
 #include "schedule/materialize.h"
 #include "schedule/order.h"
 #include "schedule/products.h"
+#include "schedule/repeat_late.h"
 #include "support/error.h"
 
 namespace ws {
@@ -23,11 +24,17 @@ class Lowerer {
                                                                                  groups_,
                                                                                  materialized_,
                                                                                  [this](Value v) { return buffer_of(v); },
+                                                                                 [this](Value v, int g) {
+                                                                                   return buffer_read_by(v, g);
+                                                                                 },
+                                                                                 [this](Value v, int g) { return copy_of(v, g); },
                                                                                  [this](int n) { return partial_of(n); },
                                                                                  [this](const View& v, DType d) {
                                                                                    return copy_dense(v, d);
                                                                                  },
-                                                                                 kernels_} {}
+                                                                                 kernels_} {
+    if (options.fuse && options.repeat_late) repeat_late(graph_, views_, groups_, materialized_);
+  }
 
   Program run() {
     program_.name = graph_.name;
@@ -105,6 +112,23 @@ class Lowerer {
     }
     return b;
   }
+  /// Of the copy that group g makes of it.
+  int copy_of(Value base, int g) {
+    auto [it, fresh] = copies_.try_emplace({base.id, g}, -1);
+    if (fresh) {
+      const Type& t = graph_.type_of(base);
+      it->second =
+          add_buffer(ProgramBuffer::Role::kTemporary, t.dtype, t.shape.num_elements(), fmt::format("%{} again", base.id));
+      program_.buffers[at(it->second)].value = base;
+    }
+    return it->second;
+  }
+  int buffer_read_by(Value base, int g) {
+    if (materialized_.reads_copy.count({base.id, g}) == 0) return buffer_of(base);
+    for (const auto& [maker, values] : materialized_.copies)
+      if (values.count(base.id) != 0) return copy_of(base, maker);
+    WS_ASSERT(false, "no group makes the copy of %{}", base.id);
+  }
   int partial_of(int n) {
     auto [it, fresh] = partials_.try_emplace(n, -1);
     if (fresh) {
@@ -179,7 +203,7 @@ class Lowerer {
     const std::vector<int>& body = materialized_.bodies[at(g)];
     if (body.empty()) return;
     current_priority_ = group.opener;
-    if (group.kind == Group::Kind::kLibrary) return lower_library(body[0]);
+    if (group.kind == Group::Kind::kLibrary) return lower_library(body[0], g);
     KernelCall call;
     call.path = node(body[0]).path;
     call.reason = group.reason;
@@ -228,7 +252,7 @@ class Lowerer {
     auto operand = [&](Value v) {
       const Strided& s = views_.of(v);
       View w;
-      w.buffer = buffer_of(s.base);
+      w.buffer = buffer_read_by(s.base, g);
       w.offset = s.offset;
       w.dims = graph_.type_of(v).shape;
       w.strides = s.strides;
@@ -256,7 +280,7 @@ class Lowerer {
     call.what = std::move(gemm);
   }
 
-  void lower_library(int n) {
+  void lower_library(int n, int g) {
     const Node& x = node(n);
     KernelCall call;
     call.path = x.path;
@@ -270,7 +294,7 @@ class Lowerer {
     for (Value v : x.inputs) {
       const Strided& s = views_.of(v);
       View w;
-      w.buffer = buffer_of(s.base);
+      w.buffer = buffer_read_by(s.base, g);
       w.offset = s.offset;
       w.dims = graph_.type_of(v).shape;
       w.strides = s.strides;
@@ -337,6 +361,7 @@ class Lowerer {
   LoopContext loops_;
   std::vector<int> buffer_of_value_, priority_, copied_outputs_;
   std::map<int, int> partials_;
+  std::map<std::pair<int, int>, int> copies_;  // by value id and group
   std::vector<std::array<int, 2>> donations_;
   int current_priority_ = 0;
 };

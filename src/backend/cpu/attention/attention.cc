@@ -23,7 +23,7 @@ const AttentionIsaCode& code_for(GemmIsa isa) {
 
 // Scores of a stripe, and their gradients, stay in L2 beside the operands.
 int64_t choose_stripe_rows(int64_t ld_keys) {
-  constexpr int64_t kStripeBytes = 256 << 10;
+  constexpr int64_t kStripeBytes = 288 << 10;
   int64_t rows = 128;
   while (rows > 16 && rows * ld_keys * kFloatBytes > kStripeBytes) rows /= 2;
   return rows;
