@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -25,6 +26,7 @@ struct JitOptions {
   int num_threads = 0;  // 0: the process's setting (flag THREADS)
   bool donate = true;
   bool announce_recompiles = true;
+  std::optional<DType> compute_dtype = {};  // of products, whoever calls; empty: the caller's (ComputeDType)
 };
 
 struct CostAnalysis {

@@ -69,6 +69,7 @@ class Linear final : public Module {
  public:
   Linear(Module& parent, const std::string& name, int64_t in, int64_t out, const LinearOptions& options = {});
   Tensor forward(const Tensor& x) const override;
+  Tensor forward_unrounded(const Tensor& x) const override;
   Parameter weight, bias;  // bias undefined where the options say none
 };
 
@@ -245,6 +246,7 @@ class SelfAttention final : public Module {
  public:
   SelfAttention(Module& parent, const std::string& name, int64_t width, int64_t heads, const SelfAttentionOptions& options = {});
   Tensor forward(const Tensor& x) const override;
+  Tensor forward_unrounded(const Tensor& x) const override;
   Linear qkv, out;
 
  private:
@@ -269,6 +271,7 @@ class FeedForward final : public Module {
  public:
   FeedForward(Module& parent, const std::string& name, int64_t width, int64_t hidden, const FeedForwardOptions& options = {});
   Tensor forward(const Tensor& x) const override;
+  Tensor forward_unrounded(const Tensor& x) const override;
 
  private:
   Activation activation_;

@@ -37,8 +37,13 @@ class Module : public Stateful {
 
   /// What the module computes. Layers of one input and one output override this; a class may define other calls instead.
   virtual Tensor forward(const Tensor& x) const;
+  /// What unrounded() gives; forward(x) unless overridden.
+  virtual Tensor forward_unrounded(const Tensor& x) const { return forward(x); }
   /// forward, with the module named in errors, profiles and dumps.
   Tensor operator()(const Tensor& x) const;
+  /// The same before the rounding of its result to the compute dtype, for a caller that goes on in f32 and rounds once: a sum into a
+  /// residual stream, the logits of a loss. Where a layer has nothing better to give: operator()'s result.
+  Tensor unrounded(const Tensor& x) const;
 
   /// Every parameter of the tree, each once, frozen ones too: own ones first, then the children in the order they were built.
   std::vector<Variable> parameters() const;

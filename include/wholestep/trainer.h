@@ -45,6 +45,9 @@ struct TrainerOptions {
   OnNonFinite on_nonfinite = OnNonFinite::error;
   bool record_grad_norm = false;            ///< the global norm before clipping, in History and StepInfo
   std::vector<ParameterGroup> groups = {};  ///< given to the optimizer
+  /// Of products, in training, evaluation and prediction: bf16 for mixed precision (wholestep/precision.h). Parameters and the
+  /// optimizer's state are f32 in any case. Empty: as the caller's ComputeDType says, f32 where there is none.
+  std::optional<DType> compute_dtype = {};
 };
 
 /// What on_step hears after each update.

@@ -8,6 +8,7 @@
 #include "wholestep/models.h"        // IWYU pragma: export
 #include "wholestep/module.h"        // IWYU pragma: export
 #include "wholestep/optimizers.h"    // IWYU pragma: export
+#include "wholestep/precision.h"     // IWYU pragma: export
 #include "wholestep/random.h"        // IWYU pragma: export
 #include "wholestep/schedules.h"     // IWYU pragma: export
 #include "wholestep/tensor.h"        // IWYU pragma: export

@@ -1,7 +1,8 @@
-// Rope, SelfAttention, FeedForward and the transformer block.
+// Rope, SelfAttention, FeedForward and the transformer block. The rotation and the gated product compute in f32 and round once.
 #include <cmath>
 
 #include "api/layer_checks.h"
+#include "api/rounding.h"
 #include "wholestep/layers.h"
 
 namespace ws {
@@ -27,7 +28,8 @@ Rope::Rope(int64_t max_len, int64_t head_dim, RopePairs pairs, double base) : pa
   sin_ = Tensor::from(std::span<const float>(sines), shape);
 }
 
-Tensor Rope::operator()(const Tensor& x) const {
+Tensor Rope::operator()(const Tensor& given) const {
+  Tensor x = in_f32(given);
   int64_t length = x.dim(1), head_dim = x.dim(3), columns = pairs_ == RopePairs::interleaved ? head_dim : head_dim / 2;
   if (length > cos_.dim(0))
     fail("rope: a sequence of {} positions exceeds max_len {}; build the model with a larger max_len", length, cos_.dim(0));
@@ -36,12 +38,12 @@ Tensor Rope::operator()(const Tensor& x) const {
   if (pairs_ == RopePairs::interleaved) {
     Tensor straight = x * c;
     Tensor crossed = swap_pairs(x) * s;
-    return straight + crossed;
+    return rounded_like(given, straight + crossed);
   }
   Tensor first = x.slice(3, 0, columns), second = x.slice(3, columns, head_dim);
   Tensor first_c = first * c, second_s = second * s, second_c = second * c, first_s = first * s;
   Tensor turned_first = first_c - second_s, turned_second = second_c + first_s;
-  return concatenate({turned_first, turned_second}, 3);
+  return concatenate({rounded_like(given, turned_first), rounded_like(given, turned_second)}, 3);
 }
 
 SelfAttention::SelfAttention(Module& parent, const std::string& name, int64_t width, int64_t heads,
@@ -55,7 +57,9 @@ SelfAttention::SelfAttention(Module& parent, const std::string& name, int64_t wi
          width, heads);
 }
 
-Tensor SelfAttention::forward(const Tensor& x) const {
+Tensor SelfAttention::forward(const Tensor& x) const { return to_compute_dtype(forward_unrounded(x)); }
+
+Tensor SelfAttention::forward_unrounded(const Tensor& x) const {
   check_sequence("attention", *this, x);
   check_features("attention", *this, x, width_);
   int64_t batch = x.dim(0), length = x.dim(1), head_dim = width_ / heads_;
@@ -66,7 +70,7 @@ Tensor SelfAttention::forward(const Tensor& x) const {
     q = (*options_.rope)(q);
     k = (*options_.rope)(k);
   }
-  return out(attention(q, k, v, options_.causal).reshape({batch, length, width_}));
+  return out.unrounded(attention(q, k, v, options_.causal).reshape({batch, length, width_}));
 }
 
 int64_t swiglu_width(int64_t width) { return static_cast<int64_t>(std::nearbyint(8.0 * static_cast<double>(width) / 3.0)); }
@@ -80,11 +84,13 @@ FeedForward::FeedForward(Module& parent, const std::string& name, int64_t width,
       up_(*this, "up", width, hidden, {.bias = options.bias, .weight_init = options.weight_init}),
       down_(*this, "down", hidden, width, {.bias = options.bias, .weight_init = options.weight_init}) {}
 
-Tensor FeedForward::forward(const Tensor& x) const {
-  if (!gate_) return down_(activate(activation_, up_(x)));
-  Tensor gate = activate(activation_, (*gate_)(x));
-  Tensor up = up_(x);  // on a line of its own: the order of the trace must not depend on the C++ compiler
-  return down_(gate * up);
+Tensor FeedForward::forward(const Tensor& x) const { return to_compute_dtype(forward_unrounded(x)); }
+
+Tensor FeedForward::forward_unrounded(const Tensor& x) const {
+  if (!gate_) return down_.unrounded(activate(activation_, up_(x)));
+  Tensor gate = activate(activation_, in_f32((*gate_)(x)));
+  Tensor up = in_f32(up_(x));  // on a line of its own: the order of the trace must not depend on the C++ compiler
+  return down_.unrounded(to_compute_dtype(gate * up));
 }
 
 TransformerBlock::TransformerBlock(Module& parent, const std::string& name, const LayerFactory& attention,
@@ -93,13 +99,18 @@ TransformerBlock::TransformerBlock(Module& parent, const std::string& name, cons
       norm2_(norm(*this, "norm2")), feed_forward_(feed_forward(*this, "feed_forward")) {}
 
 Tensor TransformerBlock::forward(const Tensor& x) const {
-  const Module &norm1 = *norm1_, &attend = *attention_, &norm2 = *norm2_, &feed = *feed_forward_;
+  const Module &norm1 = *norm1_, &norm2 = *norm2_;
+  // The residual stream is kept in the compute dtype; each sum goes into it rounded once.
+  auto add = [](const Tensor& stream, const Module& branch, const Tensor& input) {
+    Tensor more = branch.unrounded(input);
+    return rounded_like(stream, in_f32(stream) + in_f32(more));
+  };
   if (pre_norm_) {
-    Tensor h = x + attend(norm1(x));
-    return h + feed(norm2(h));
+    Tensor h = add(x, *attention_, norm1(x));
+    return add(h, *feed_forward_, norm2(h));
   }
-  Tensor h = norm1(x + attend(x));
-  return norm2(h + feed(h));
+  Tensor h = norm1(add(x, *attention_, x));
+  return norm2(add(h, *feed_forward_, h));
 }
 
 }  // namespace ws

@@ -1,6 +1,7 @@
 // Convolution and pooling from slices: position k of every window is one strided slice of the input. A convolution puts the slices
 // side by side as features and multiplies once by the whole kernel (im2col).
 #include "api/layer_checks.h"
+#include "api/rounding.h"
 #include "tensor/dispatch.h"
 #include "wholestep/layers.h"
 
@@ -50,13 +51,14 @@ Tensor convolve(const Module& module, const Tensor& x, const Tensor& weight, con
     fail("convolution {}: input {} must have {} dims: batch, positions, features", module.display_name(), x.shape().str(), rank);
   int64_t in = weight.dim(rank - 2), out = weight.dim(rank - 1);
   check_features("convolution", module, x, in);
-  std::vector<Tensor> slices = window_slices(module, pad_positions(x, o.padding), {"convolution", weight.dim(0), o.stride});
+  Tensor narrow = to_compute_dtype(x);  // before its elements are repeated
+  std::vector<Tensor> slices = window_slices(module, pad_positions(narrow, o.padding), {"convolution", weight.dim(0), o.stride});
   Tensor columns = slices.size() == 1 ? slices[0] : concatenate(slices, -1);  // [N, windows.., kernel^d * in]
   int64_t features = columns.shape().back();
   std::vector<int64_t> dims(columns.shape().begin(), columns.shape().end());
   dims.back() = out;
   Tensor y = matmul(columns.reshape({-1, features}), weight.reshape({features, out})).reshape(Shape(dims));
-  return bias.defined() ? y + bias : y;
+  return to_compute_dtype(bias.defined() ? y + bias : y);
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ Tensor Gpt::forward(const Tensor& tokens) const {
   if (positions_) h = (*positions_)(h);
   for (const auto& block : blocks_) h = (*block)(h);
   h = (*norm_)(h);
-  if (head_) return (*head_)(h);
+  if (head_) return head_->unrounded(h);
   PathScope scope("head");
   return matmul(h, token_embedding_.weight, false, true);
 }

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "api/layer_checks.h"
+#include "api/rounding.h"
 #include "wholestep/layers.h"
 
 namespace ws {
@@ -41,7 +42,10 @@ LeakyReLU::LeakyReLU(Module& parent, const std::string& name, double slope) : Mo
 Tensor LeakyReLU::forward(const Tensor& x) const { return where(lt(Tensor::full({}, 0, x.dtype()), x), x, x * slope_); }
 
 Tensor Softplus::forward(const Tensor& x) const {
-  return maximum(x, Tensor::full({}, 0, x.dtype())) + log1p(exp(-abs(x)));  // at 0 the maximum's half gradient is the right one
+  Tensor wide = in_f32(x);
+  Tensor y =
+      maximum(wide, Tensor::full({}, 0, wide.dtype())) + log1p(exp(-abs(wide)));  // at 0 the maximum's half gradient is right
+  return rounded_like(x, y);
 }
 
 Tensor Flatten::forward(const Tensor& x) const {
@@ -59,7 +63,9 @@ Linear::Linear(Module& parent, const std::string& name, int64_t in, int64_t out,
   if (options.bias) bias = Parameter(*this, "bias", Shape{out}, init::zeros());
 }
 
-Tensor Linear::forward(const Tensor& x) const {
+Tensor Linear::forward(const Tensor& x) const { return to_compute_dtype(forward_unrounded(x)); }
+
+Tensor Linear::forward_unrounded(const Tensor& x) const {
   check_features("linear", *this, x, weight.value().dim(0), 2);
   Tensor y = matmul(x, weight);
   return bias.defined() ? y + bias : y;
@@ -74,7 +80,9 @@ Embedding::Embedding(Module& parent, const std::string& name, int64_t count, int
 
 Tensor Embedding::forward(const Tensor& ids) const {
   if (ids.dtype() != DType::i32) fail("embedding {}: ids are {}, but must be i32", display_name(), name_of(ids.dtype()));
-  return gather(weight, ids, "id of embedding " + display_name());
+  // Rounding and picking rows exchange; the smaller side is rounded.
+  Tensor table = weight.value().size() <= ids.size() * weight.value().dim(1) ? to_compute_dtype(weight) : weight.value();
+  return to_compute_dtype(gather(table, ids, "id of embedding " + display_name()));
 }
 
 }  // namespace ws

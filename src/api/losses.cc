@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "api/rounding.h"
 #include "support/error.h"
 
 namespace ws {
@@ -20,31 +21,33 @@ void check_pair(const char* loss, const Tensor& prediction, const Tensor& target
 
 Tensor mse(const Tensor& prediction, const Tensor& target) {
   check_pair("mse", prediction, target);
-  return square(prediction - target).mean();
+  return square(in_f32(prediction) - in_f32(target)).mean();
 }
 
 Tensor mae(const Tensor& prediction, const Tensor& target) {
   check_pair("mae", prediction, target);
-  return abs(prediction - target).mean();
+  return abs(in_f32(prediction) - in_f32(target)).mean();
 }
 
 Tensor huber(const Tensor& prediction, const Tensor& target, double delta) {
   check_pair("huber", prediction, target);
   if (!(delta > 0)) fail("huber: delta {} must be above 0", delta);
-  Tensor size = abs(prediction - target);
+  Tensor size = abs(in_f32(prediction) - in_f32(target));
   Tensor near = minimum(size, Tensor::full({}, delta, size.dtype()));
   // near * (size - near/2): both branches at once, and an infinite difference meets no 0.
   return (near * (size - near * 0.5)).mean();
 }
 
-Tensor bce_with_logits(const Tensor& logits, const Tensor& target) {
-  check_pair("bce with logits", logits, target);
+Tensor bce_with_logits(const Tensor& given, const Tensor& target) {
+  check_pair("bce with logits", given, target);
+  Tensor logits = in_f32(given);
   Tensor positive = maximum(logits, Tensor::full({}, 0, logits.dtype()));  // half a gradient at 0, where |x| has none: sigmoid(0)
-  Tensor linear = positive - logits * target;
+  Tensor linear = positive - logits * in_f32(target);
   return (linear + log1p(exp(-abs(logits)))).mean();
 }
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {
+Tensor cross_entropy(const Tensor& given, const Tensor& labels, const CrossEntropyOptions& options) {
+  Tensor logits = in_f32(given);
   if (labels.dtype() != DType::i32) fail("cross entropy: labels are {}, but must be i32", name_of(labels.dtype()));
   if (logits.rank() != labels.rank() + 1)
     fail("cross entropy: logits {} must have the dims of the labels {} and one more, the classes", logits.shape().str(),

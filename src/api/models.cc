@@ -14,8 +14,8 @@ Mlp::Mlp(const std::vector<int64_t>& sizes, Key key, Activation activation) : Mo
 Tensor Mlp::forward(const Tensor& x) const {
   Tensor h = x;
   for (size_t i = 0; i < layers_.size(); ++i) {
-    h = layers_[i](h);
-    if (i + 1 < layers_.size()) h = activate(activation_, h);
+    bool is_last = i + 1 == layers_.size();
+    h = is_last ? layers_[i].unrounded(h) : activate(activation_, layers_[i](h));
   }
   return h;
 }
@@ -35,9 +35,9 @@ TransformerEncoder::TransformerEncoder(const TransformerEncoderConfig& config, K
 
 Tensor TransformerEncoder::forward(const Tensor& x) const {
   check_sequence("encoder", *this, x);
-  Tensor h = positions_(input_(x));  // [B,T,C]
+  Tensor h = positions_(input_.unrounded(x));  // [B,T,C]
   for (const auto& block : blocks_) h = (*block)(h);
-  return output_(mean_(h));
+  return output_.unrounded(mean_(h));
 }
 
 }  // namespace ws::models

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "api/rounding.h"
 #include "support/error.h"
 
 namespace ws {
@@ -63,6 +64,11 @@ std::string Module::claim_name(const std::string& name) {
 
 Tensor Module::forward(const Tensor&) const {
   fail("{} does not define forward(x): override it, or define operator() in the class itself", display_name());
+}
+
+Tensor Module::unrounded(const Tensor& x) const {
+  PathScope scope(scope_name_);
+  return forward_unrounded(x);
 }
 
 Tensor Module::operator()(const Tensor& x) const {
@@ -177,11 +183,11 @@ Residual::Residual(Module& parent, const std::string& name, const LayerFactory& 
     : Module(parent, name), inner_(inner(*this, "inner")) {}
 
 Tensor Residual::forward(const Tensor& x) const {
-  Tensor y = (*inner_)(x);
+  Tensor y = inner_->unrounded(x);
   if (!(y.shape() == x.shape()))
     fail("residual {}: the inner layer turns {} into {}; both must have one shape to be added", display_name(), x.shape().str(),
          y.shape().str());
-  return x + y;
+  return rounded_like(x, in_f32(x) + in_f32(y));
 }
 
 }  // namespace ws

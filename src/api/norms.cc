@@ -1,5 +1,6 @@
 // Norms; features are the last axis. Written as reductions of rows and elementwise work, so that each becomes one kernel.
 #include "api/layer_checks.h"
+#include "api/rounding.h"
 #include "wholestep/layers.h"
 
 namespace ws {
@@ -10,11 +11,12 @@ LayerNorm::LayerNorm(Module& parent, const std::string& name, int64_t width, dou
   bias = Parameter(*this, "bias", Shape{width}, init::zeros());
 }
 
-Tensor LayerNorm::forward(const Tensor& x) const {
-  check_features("layer norm", *this, x, weight.value().size());
+Tensor LayerNorm::forward(const Tensor& given) const {
+  check_features("layer norm", *this, given, weight.value().size());
+  Tensor x = in_f32(given);
   Tensor centred = x - x.mean({-1}, true);
   Tensor variance = square(centred).mean({-1}, true);
-  return centred * rsqrt(variance + eps_) * weight + bias;
+  return rounded_like(given, centred * rsqrt(variance + eps_) * weight + bias);
 }
 
 RMSNorm::RMSNorm(Module& parent, const std::string& name, int64_t width, double eps) : Module(parent, name), eps_(eps) {
@@ -22,9 +24,10 @@ RMSNorm::RMSNorm(Module& parent, const std::string& name, int64_t width, double 
   weight = Parameter(*this, "weight", Shape{width}, init::ones());
 }
 
-Tensor RMSNorm::forward(const Tensor& x) const {
-  check_features("rms norm", *this, x, weight.value().size());
-  return x * rsqrt(square(x).mean({-1}, true) + eps_) * weight;
+Tensor RMSNorm::forward(const Tensor& given) const {
+  check_features("rms norm", *this, given, weight.value().size());
+  Tensor x = in_f32(given);
+  return rounded_like(given, x * rsqrt(square(x).mean({-1}, true) + eps_) * weight);
 }
 
 BatchNorm::BatchNorm(Module& parent, const std::string& name, int64_t width, const BatchNormOptions& options)
@@ -38,10 +41,11 @@ BatchNorm::BatchNorm(Module& parent, const std::string& name, int64_t width, con
   running_var = Buffer(*this, "running_var", Tensor::ones({width}));
 }
 
-Tensor BatchNorm::forward(const Tensor& x) const {
+Tensor BatchNorm::forward(const Tensor& given) const {
   int64_t width = weight.value().size();
-  check_features("batch norm", *this, x, width, 2);
-  if (!training()) return (x - running_mean) * rsqrt(running_var + options_.eps) * weight + bias;
+  check_features("batch norm", *this, given, width, 2);
+  Tensor x = in_f32(given);
+  if (!training()) return rounded_like(given, (x - running_mean) * rsqrt(running_var + options_.eps) * weight + bias);
   int64_t count = x.size() / width;  // values a feature
   if (count < 2)
     fail(
@@ -59,7 +63,7 @@ Tensor BatchNorm::forward(const Tensor& x) const {
   Tensor kept_mean = running_mean * keep, kept_var = running_var * keep;
   new_mean.set((kept_mean + mean.detach() * take).detach());
   new_var.set((kept_var + variance.detach() * (take * stored)).detach());
-  return centred * rsqrt(variance + options_.eps) * weight + bias;
+  return rounded_like(given, centred * rsqrt(variance + options_.eps) * weight + bias);
 }
 
 namespace {
@@ -90,7 +94,7 @@ Tensor GroupNorm::forward(const Tensor& x) const {
   if (x.dim(0) > 0 && x.size() / x.dim(0) / groups_ < 2)
     fail("group norm {}: input {} has one value a group, whose variance says nothing; use fewer groups", display_name(),
          x.shape().str());
-  return normalise_groups(x, groups_, eps_) * weight + bias;
+  return rounded_like(x, normalise_groups(in_f32(x), groups_, eps_) * weight + bias);
 }
 
 InstanceNorm::InstanceNorm(Module& parent, const std::string& name, int64_t width, double eps, bool affine)
@@ -105,8 +109,8 @@ Tensor InstanceNorm::forward(const Tensor& x) const {
   check_features("instance norm", *this, x, width_, 3);
   if (x.dim(0) > 0 && x.size() / x.dim(0) / width_ < 2)
     fail("instance norm {}: input {} has one position a feature, whose variance says nothing", display_name(), x.shape().str());
-  Tensor y = normalise_groups(x, width_, eps_);
-  return weight.defined() ? y * weight + bias : y;
+  Tensor y = normalise_groups(in_f32(x), width_, eps_);
+  return rounded_like(x, weight.defined() ? y * weight + bias : y);
 }
 
 LayerFactory norm_layer(NormKind kind, int64_t width, double eps) {

@@ -4,6 +4,7 @@
 #include "support/error.h"
 #include "support/log.h"
 #include "wholestep/optimizers.h"
+#include "wholestep/precision.h"
 
 namespace ws {
 namespace {
@@ -82,6 +83,7 @@ void Optimizer::update(const Gradients& gradients) {
   if (!attached_)
     fail("this {} optimizer has no parameters yet; construct it with model.parameters(), or give it to a Trainer", family_);
   NoGrad no_grad;  // an update is not part of any loss
+  ComputeDType full_precision(DType::f32);
   begin_step();
   Tensor lr = lr_;
   for (size_t i = 0; i < gradients.parameters.size(); ++i) {

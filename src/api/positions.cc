@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "api/layer_checks.h"
+#include "api/rounding.h"
 #include "wholestep/layers.h"
 
 namespace ws {
@@ -14,7 +15,7 @@ Tensor add_rows(const Module& module, const Tensor& x, const Tensor& table) {
   if (length > table.dim(0))
     fail("positions {}: a sequence of {} positions exceeds max_len {}; build the model with a larger max_len",
          module.display_name(), length, table.dim(0));
-  return x + table.slice(0, 0, length);
+  return rounded_like(x, in_f32(x) + table.slice(0, 0, length));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "io/checkpoint.h"
 #include "support/error.h"
 #include "support/log.h"
+#include "wholestep/precision.h"
 
 namespace ws {
 namespace {
@@ -207,7 +208,10 @@ struct Trainer::Impl {
     }
   }
 
+  DType compute_dtype() const { return options.compute_dtype.value_or(ws::compute_dtype()); }
+
   std::vector<Tensor> call(Part part, const Tensor& x, const Tensor& y) {
+    ComputeDType precision(compute_dtype());
     if (!options.compile) return run_part(part, x, y);
     std::optional<Compiled>& program = programs[static_cast<size_t>(part)];
     if (!program) {
@@ -222,7 +226,7 @@ struct Trainer::Impl {
       }
       const char* name = part == Part::gather ? "gather_gradients" : "train_step";
       program.emplace([this, part](std::span<const Tensor> in) { return run_part(part, in[0], in[1]); }, std::move(state),
-                      JitOptions{.name = name, .num_threads = options.num_threads});
+                      JitOptions{.name = name, .num_threads = options.num_threads, .compute_dtype = options.compute_dtype});
     }
     const Tensor inputs[] = {x, y};
     return (*program)(inputs);
@@ -235,6 +239,7 @@ struct Trainer::Impl {
       return {in.size() > 1 ? loss(prediction, in[1]) : prediction};
     };
     NoGrad no_grad;
+    ComputeDType precision(compute_dtype());
     const Tensor inputs[] = {x, y};
     std::span<const Tensor> used(inputs, y.defined() ? 2 : 1);
     if (!options.compile) return function(used)[0];
@@ -252,6 +257,7 @@ struct Trainer::Impl {
 
   /// Traces the model on `x` without running it: what a layer refuses (batch norm: one value a feature) is found before training.
   void try_forward(const Tensor& x) {
+    ComputeDType precision(compute_dtype());
     std::vector<Variable> state;
     model.collect_state(state);
     Compiled probe([this](std::span<const Tensor> in) { return std::vector<Tensor>{forward(in[0])}; }, std::move(state),

@@ -67,7 +67,8 @@ CompiledEntry& Compiled::Impl::entry_for(std::span<const Tensor> inputs) {
   for (size_t i = 0; i < inputs.size(); ++i)
     if (!inputs[i].defined() || inputs[i].impl()->traced()) [[unlikely]]
       check_inputs(inputs, options.name);
-  if (last && last->accepts(inputs)) [[likely]] {
+  const DType dtype = compute_dtype();
+  if (last && last->accepts(inputs, dtype)) [[likely]] {
     if (flags().check_trace) check_trace(*last);
     return *last;
   }
@@ -75,7 +76,7 @@ CompiledEntry& Compiled::Impl::entry_for(std::span<const Tensor> inputs) {
   auto trainable = trainable_flags();
   for (auto& entry : entries) {
     if (entry->trainable == trainable) entry->trainable_seen = changes;
-    if (!entry->accepts(inputs)) continue;
+    if (!entry->accepts(inputs, dtype)) continue;
     last = entry.get();
     if (flags().check_trace) check_trace(*last);
     return *last;
@@ -95,6 +96,8 @@ void Compiled::Impl::announce(std::span<const Tensor> inputs) const {
     if (!(now == old[i]))
       changed += fmt::format("{}input {} changed from {} to {}", changed.empty() ? "" : ", ", i, old[i].str(), now.str());
   }
+  if (last->compute_dtype != compute_dtype())
+    changed = fmt::format("the compute dtype changed from {} to {}", name_of(last->compute_dtype), name_of(compute_dtype()));
   if (changed.empty()) {
     auto flags_now = trainable_flags();
     for (size_t i = 0; i < state.size() && changed.empty(); ++i)
@@ -109,12 +112,14 @@ CompiledEntry& Compiled::Impl::compile(std::span<const Tensor> inputs) {
   auto types = types_of(inputs);
   uint64_t changes = trainable_changes();
   auto trainable = trainable_flags();
+  ComputeDType precision(compute_dtype());
   TracedFunction traced = trace_function(function, state, types, options);
   int num_threads = options.num_threads > 0 ? options.num_threads : configured_threads();
   auto program = find_or_compile(traced.graph, num_threads);
   std::string text = flags().check_trace ? print(traced.graph) : "";
   auto entry = std::make_unique<CompiledEntry>(std::move(traced), std::move(program));
   entry->arguments = std::move(types);
+  entry->compute_dtype = compute_dtype();
   entry->trainable = std::move(trainable);
   entry->trainable_seen = changes;
   entry->trace_text = std::move(text);
@@ -127,6 +132,7 @@ CompiledEntry& Compiled::Impl::compile(std::span<const Tensor> inputs) {
 
 // Traces again and names the first line that differs: a number or branch that changed between calls.
 void Compiled::Impl::check_trace(CompiledEntry& entry) {
+  ComputeDType precision(entry.compute_dtype);
   TracedFunction again = trace_function(function, state, entry.arguments, options);
   std::string text = print(again.graph);
   if (entry.trace_text.empty()) entry.trace_text = text;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tensor/precision.h"
 #include "tensor/program_cache.h"
 #include "tensor/trace_function.h"
 
@@ -20,6 +21,7 @@ struct CompiledEntry {
   };
 
   std::vector<Type> arguments;
+  DType compute_dtype = DType::f32;
   std::vector<bool> trainable;  // of the state, when traced
   uint64_t trainable_seen = 0;
   std::shared_ptr<SharedProgram> program;
@@ -37,7 +39,7 @@ struct CompiledEntry {
   std::vector<Tensor> before;                      // by graph input, where keeps_inputs
 
   CompiledEntry(TracedFunction traced, std::shared_ptr<SharedProgram> its_program);
-  bool accepts(std::span<const Tensor> inputs) const;
+  bool accepts(std::span<const Tensor> inputs, DType dtype) const;
   void bind_inputs(std::span<const Tensor> inputs);
   void bind_outputs(std::vector<Tensor>& results_out);
   /// Slots and results take the new values.
@@ -52,6 +54,7 @@ struct Compiled::Impl {
   CompiledEntry* last = nullptr;
   double compile_seconds = 0;
 
+  DType compute_dtype() const { return options.compute_dtype.value_or(ws::compute_dtype()); }
   CompiledEntry& entry_for(std::span<const Tensor> inputs);
   CompiledEntry& compile(std::span<const Tensor> inputs);
   std::vector<bool> trainable_flags() const;

@@ -1,6 +1,8 @@
-// What each thread knows while ops are called: the layer path, whether a tape is wanted, the trace in progress.
+// What each thread knows while ops are called: the layer path, whether a tape is wanted, what products compute in, the trace in progress.
 #pragma once
 #include <string>
+
+#include "wholestep/dtype.h"
 
 namespace ws {
 
@@ -9,6 +11,7 @@ class Tracer;
 struct ThreadContext {
   std::string path;  // "blocks.0.attention"
   bool no_grad = false;
+  DType compute_dtype = DType::f32;
   Tracer* tracer = nullptr;
 };
 

@@ -5,6 +5,7 @@
 #include "support/error.h"
 #include "tensor/context.h"
 #include "tensor/dispatch.h"
+#include "tensor/precision.h"
 
 namespace ws {
 namespace {
@@ -28,9 +29,27 @@ Tensor unary(const OpDef& op, const Tensor& x) {
   return apply_single(op, operand, {});
 }
 
+bool both_have_axes(const Tensor& a, const Tensor& b) { return a.rank() > 0 && b.rank() > 0; }
+
+// What f32 and bf16 gave: f32, but a scalar f32 leaves a bf16 tensor what it is (rounded once).
+Tensor as_met(const Tensor& a, const Tensor& b, const Tensor& result) {
+  const Tensor &wide = a.dtype() == DType::f32 ? a : b, &narrow = a.dtype() == DType::f32 ? b : a;
+  return wide.rank() == 0 && narrow.rank() > 0 ? to_compute_dtype(result) : result;
+}
+
+Tensor broadcast_and_apply(const OpDef& op, const Tensor& a, const Tensor& b, bool promoted) {
+  Shape shape = common_shape(op.name, a, b);
+  Tensor x = a.broadcast_to(shape), y = b.broadcast_to(shape);
+  if (promoted) note_promotion();
+  TensorImpl* operands[] = {x.impl().get(), y.impl().get()};
+  return apply_single(op, operands, {});
+}
+
 Tensor binary(const OpDef& op, const Tensor& a, const Tensor& b) {
   check_defined(a, op.name, "the first operand");
   check_defined(b, op.name, "the second operand");
+  if (meet_in_f32(a.dtype(), b.dtype()))
+    return as_met(a, b, broadcast_and_apply(op, a.cast(DType::f32), b.cast(DType::f32), both_have_axes(a, b)));
   if (a.dtype() != b.dtype())
     fail("{}{}: the operands are {} and {}; cast one of them, as in b.cast(DType::{})", path_prefix(), op.name,
          describe(*a.impl()), describe(*b.impl()), a.dtype() == DType::boolean ? "boolean" : name_of(a.dtype()));
@@ -38,10 +57,7 @@ Tensor binary(const OpDef& op, const Tensor& a, const Tensor& b) {
     TensorImpl* operands[] = {a.impl().get(), b.impl().get()};
     return apply_single(op, operands, {});
   }
-  Shape shape = common_shape(op.name, a, b);
-  Tensor x = a.broadcast_to(shape), y = b.broadcast_to(shape);
-  TensorImpl* operands[] = {x.impl().get(), y.impl().get()};
-  return apply_single(op, operands, {});
+  return broadcast_and_apply(op, a, b, false);
 }
 
 // A number as the other side sees it.
@@ -130,36 +146,55 @@ Tensor Tensor::mean(std::vector<int64_t> axes, bool keepdims) const {
   return total / count;
 }
 
-Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+namespace {
+
+Tensor choose(const Tensor& condition, const Tensor& a, const Tensor& b, bool promoted) {
   static const OpDef& op = op_named("select");
-  check_defined(condition, "where", "the condition");
-  check_defined(a, "where", "the first choice");
-  check_defined(b, "where", "the second choice");
-  if (a.dtype() != b.dtype())
-    fail("{}where: the choices are {} and {}; cast one of them", path_prefix(), describe(*a.impl()), describe(*b.impl()));
   Shape choices = common_shape("where", a, b), shape = choices;
   if (!(condition.shape() == choices)) shape = common_shape("where", condition, a.broadcast_to(choices));
   Tensor c = condition.broadcast_to(shape), x = a.broadcast_to(shape), y = b.broadcast_to(shape);
+  if (promoted) note_promotion();
   TensorImpl* operands[] = {c.impl().get(), x.impl().get(), y.impl().get()};
   return apply_single(op, operands, {});
 }
 
-Tensor concatenate(const std::vector<Tensor>& parts, int axis) {
+}  // namespace
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  check_defined(condition, "where", "the condition");
+  check_defined(a, "where", "the first choice");
+  check_defined(b, "where", "the second choice");
+  if (meet_in_f32(a.dtype(), b.dtype()))
+    return as_met(a, b, choose(condition, a.cast(DType::f32), b.cast(DType::f32), both_have_axes(a, b)));
+  if (a.dtype() != b.dtype())
+    fail("{}where: the choices are {} and {}; cast one of them", path_prefix(), describe(*a.impl()), describe(*b.impl()));
+  return choose(condition, a, b, false);
+}
+
+Tensor concatenate(const std::vector<Tensor>& given, int axis) {
   static const OpDef& op = op_named("concatenate");
-  if (parts.empty()) fail("{}concatenate: no tensors given", path_prefix());
+  if (given.empty()) fail("{}concatenate: no tensors given", path_prefix());
+  for (const Tensor& part : given) check_defined(part, "concatenate", "a part");
+  std::vector<Tensor> parts = given;
+  bool promoted =
+      std::any_of(given.begin(), given.end(), [&](const Tensor& t) { return meet_in_f32(t.dtype(), given[0].dtype()); });
   std::vector<TensorImpl*> operands;
-  for (const Tensor& part : parts) {
-    check_defined(part, "concatenate", "a part");
+  for (Tensor& part : parts) {
+    if (promoted && part.dtype() == DType::bf16) part = part.cast(DType::f32);
     operands.push_back(part.impl().get());
   }
   int64_t rank = parts[0].rank();
   if (axis < -rank || axis >= rank)
     fail("{}concatenate: axis {} is outside the shape {}", path_prefix(), axis, parts[0].shape().str());
+  if (promoted) note_promotion();
   return apply_single(op, operands, {{"axis", axis < 0 ? axis + rank : static_cast<int64_t>(axis)}});
 }
 
-Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b) {
+Tensor matmul(const Tensor& given_a, const Tensor& given_b, bool transpose_a, bool transpose_b) {
   static const OpDef& op = op_named("matmul");
+  check_defined(given_a, "matmul", "the first operand");
+  check_defined(given_b, "matmul", "the second operand");
+  Tensor a = product_operand(given_a), b = product_operand(given_b);
   auto with_flags = [](bool ta, bool tb) { return Attrs{{"transpose_a", ta}, {"transpose_b", tb}, {"out_dtype", DType::f32}}; };
   static const Attrs kAttrs[] = {with_flags(false, false), with_flags(true, false), with_flags(false, true),
                                  with_flags(true, true)};
@@ -181,25 +216,35 @@ Tensor gather(const Tensor& table, const Tensor& indices, const std::string& wha
   return apply_op("gather", {&table, &checked});
 }
 
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, std::optional<double> scale) {
+Tensor attention(const Tensor& given_q, const Tensor& given_k, const Tensor& given_v, bool causal, std::optional<double> scale) {
   static const OpDef& op = op_named("attention");
-  check_defined(q, "attention", "q");
-  check_defined(k, "attention", "k");
-  check_defined(v, "attention", "v");
-  if (q.dtype() != k.dtype() || q.dtype() != v.dtype())
-    fail("{}attention: q is {}, k is {}, v is {}; they must have one dtype", path_prefix(), describe(*q.impl()),
-         describe(*k.impl()), describe(*v.impl()));
+  check_defined(given_q, "attention", "q");
+  check_defined(given_k, "attention", "k");
+  check_defined(given_v, "attention", "v");
+  if (given_q.dtype() != given_k.dtype() || given_q.dtype() != given_v.dtype())
+    fail("{}attention: q is {}, k is {}, v is {}; they must have one dtype, so cast what differs", path_prefix(),
+         describe(*given_q.impl()), describe(*given_k.impl()), describe(*given_v.impl()));
+  Tensor q = product_operand(given_q), k = product_operand(given_k), v = product_operand(given_v);
   if (q.rank() != 4) fail("{}attention: q must be [batch, time, heads, size], not {}", path_prefix(), q.shape().str());
   double factor = scale.value_or(1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, q.dim(3)))));
   TensorImpl* operands[] = {q.impl().get(), k.impl().get(), v.impl().get()};
   return apply_all(op, operands, {{"causal", causal}, {"scale", factor}})[0];
 }
 
-Tensor silu(const Tensor& x) { return x * sigmoid(x); }
+// Functions made of several ops: those of bf16 compute in f32 and round once.
 
-Tensor gelu(const Tensor& x) { return x * 0.5 * (erf(x * std::sqrt(0.5)) + 1.0); }
+Tensor silu(const Tensor& x) {
+  if (x.dtype() == DType::bf16) return silu(x.cast(DType::f32)).cast(DType::bf16);
+  return x * sigmoid(x);
+}
+
+Tensor gelu(const Tensor& x) {
+  if (x.dtype() == DType::bf16) return gelu(x.cast(DType::f32)).cast(DType::bf16);
+  return x * 0.5 * (erf(x * std::sqrt(0.5)) + 1.0);
+}
 
 Tensor gelu_tanh(const Tensor& x) {
+  if (x.dtype() == DType::bf16) return gelu_tanh(x.cast(DType::f32)).cast(DType::bf16);
   // tanh form of Hendrycks and Gimpel (2016)
   const double kSqrt2OverPi = 0.79788456080286535588;
   Tensor inner = (x + x * x * x * 0.044715) * kSqrt2OverPi;
@@ -217,7 +262,7 @@ void check_has_last_axis(const Tensor& x, std::string_view who) {
 
 Tensor softmax(const Tensor& x) {
   check_has_last_axis(x, "softmax");
-  if (x.dtype() == DType::bf16) return softmax(x.cast(DType::f32)).cast(DType::bf16);  // rounded once
+  if (x.dtype() == DType::bf16) return softmax(x.cast(DType::f32)).cast(DType::bf16);
   Tensor e = exp(x - x.max({-1}, true).detach());  // the maximum cancels: no gradient through it
   return e / e.sum({-1}, true);
 }

@@ -103,6 +103,7 @@ std::vector<Tensor> Tracer::record(const OpDef& op, Operands inputs, const Attrs
 }
 
 std::vector<Value> Tracer::gradients(Value loss, std::span<const Value> wrt) {
+  if (num_forward_nodes_ < 0) num_forward_nodes_ = static_cast<int>(graph.nodes().size());
   // The recorded nodes that the loss depends on.
   std::vector<bool> needed(static_cast<size_t>(graph.num_values()), false);
   needed[static_cast<size_t>(loss.id)] = true;

@@ -32,6 +32,8 @@ class Tracer {
   Tensor add_state(Variable::Slot& slot, int index);
   bool registered(const Variable::Slot& slot) const { return registered_.count(&slot) > 0; }
 
+  /// The node recorded next computes in f32 because f32 and bf16 met in it.
+  void note_promotion() { promoted_.push_back(static_cast<int>(graph.nodes().size())); }
   std::vector<Tensor> record(const OpDef& op, Operands inputs, const Attrs& attrs);
   /// The value of a tensor met while tracing: its own, or a new input for one that holds data. Error for a parameter
   /// that was not registered.
@@ -42,6 +44,10 @@ class Tracer {
 
   /// Gradients over what was recorded so far; see grad().
   std::vector<Value> gradients(Value loss, std::span<const Value> wrt);
+
+  /// What was recorded before the first gradient was asked for: the forward pass, in most steps.
+  int num_forward_nodes() const { return num_forward_nodes_ < 0 ? static_cast<int>(graph.nodes().size()) : num_forward_nodes_; }
+  const std::vector<int>& promoted() const { return promoted_; }  // nodes, ascending
 
   Graph graph;
   std::vector<Source> sources;  // by graph input
@@ -58,6 +64,8 @@ class Tracer {
   uint64_t id_;
   std::string name_;
   GraphBuilder builder_;
+  int num_forward_nodes_ = -1;
+  std::vector<int> promoted_;
   std::vector<NodeState> node_states_;  // by graph node: plain ones are no part of a gradient's path
   std::unordered_map<const Variable::Slot*, int> registered_;
   std::unordered_map<const TensorImpl*, Value> imported_;
