@@ -26,14 +26,14 @@ int64_t default_steps(const std::string& model) {
 }
 
 int bench(const BenchOptions& o) {
-  check_precision(o.dtype, o.matmul_precision);
+  check_precision(o.matmul_precision);
   if (o.mode != "loop" && o.mode != "compiled") fail("--mode must be loop or compiled, not '{}'", o.mode);
   if (o.steps < 0 || o.warmup < 0) fail("--steps and --warmup must not be negative");
   Workload w = make_workload(o.workload);
   auto optimizer =
       make_optimizer({o.optimizer.empty() ? w.default_optimizer : o.optimizer}, w.default_lr, w.default_weight_decay);
   bool compiled = o.mode == "compiled", is_gpt = o.workload.model == "gpt";
-  Trainer trainer(*w.model, w.loss, *optimizer, {.compile = compiled, .num_threads = configured_threads()});
+  Trainer trainer(*w.model, w.loss, *optimizer, {.compile = compiled, .num_threads = configured_threads(), .compute_dtype = compute_dtype_of(o.dtype)});
 
   Key key = Key(o.workload.seed).fold("data");
   Samples batch = w.draw(key.fold(uint64_t{0}), w.batch);
@@ -89,7 +89,7 @@ void add_bench(CLI::App& app, Action& action) {
   CLI::App* command = add_command(app, "bench", "times one whole training step");
   command->add_option("--model", o->workload.model, "mlp, encoder, gpt or tiny")->required();
   command->add_option("--mode", o->mode, "loop or compiled");
-  command->add_option("--dtype", o->dtype, "fp32");
+  add_dtype_option(command, o->dtype);
   command->add_option("--matmul-precision", o->matmul_precision, "highest");
   add_number(command, "--batch", o->workload.batch, 1, kMaxBatch, "samples a step");
   add_number(command, "--seq", o->workload.seq, 1, kMaxSeq, "positions a sample (encoder, gpt)");

@@ -10,7 +10,7 @@
 #include "io/corpus.h"
 #include "support/error.h"
 #include "support/flags.h"
-#include "wholestep/wholestep.h"
+#include "workload.h"
 
 namespace ws::cli {
 namespace {
@@ -56,6 +56,8 @@ int generate(const GenerateOptions& o) {
   auto model = model_from_json(json_at(config, "model", where), Key(0), where);
   load_checkpoint_model(folder, model_state(*model));
   model->eval();
+  DType dtype = DType::f32;  // as it was trained
+  if (config.contains("options")) dtype = compute_dtype_of(json_get_or<std::string>(config["options"], "dtype", "fp32", where));
 
   std::vector<int32_t> tokens = vocabulary.encode(o.prompt);
   if (tokens.empty()) fail("--prompt must not be empty");
@@ -64,7 +66,7 @@ int generate(const GenerateOptions& o) {
   model->collect_state(state);
   // One program for every length: the window is filled up at its end, and a causal model does not look there.
   Compiled forward([&](std::span<const Tensor> in) { return std::vector<Tensor>{(*model)(in[0])}; }, state,
-                   {.name = "generate", .num_threads = configured_threads()});
+                   {.name = "generate", .num_threads = configured_threads(), .compute_dtype = dtype});
   NoGrad no_grad;
   RandomStream stream(Key(o.seed).fold("generate"));
   double begin = now_seconds();

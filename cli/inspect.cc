@@ -17,7 +17,7 @@ namespace {
 
 struct InspectOptions {
   WorkloadOptions workload;
-  std::string show = "summary", optimizer;
+  std::string show = "summary", optimizer, dtype = "fp32";
   int kernel = -1;  // of --show code; -1: all
   bool json = false;
 };
@@ -77,7 +77,8 @@ int inspect(const InspectOptions& o) {
   Workload w = make_workload(o.workload);
   auto optimizer =
       make_optimizer({o.optimizer.empty() ? w.default_optimizer : o.optimizer}, w.default_lr, w.default_weight_decay);
-  Trainer trainer(*w.model, w.loss, *optimizer, {.compile = true, .num_threads = configured_threads()});
+  Trainer trainer(*w.model, w.loss, *optimizer,
+                  {.compile = true, .num_threads = configured_threads(), .compute_dtype = compute_dtype_of(o.dtype)});
   Samples batch = w.draw(Key(o.workload.seed).fold("data"), w.batch);
   trainer.train_step(batch.X, batch.y);
   Compiled& step = trainer.compiled_step();
@@ -126,6 +127,7 @@ void add_inspect(CLI::App& app, Action& action) {
   command->add_option("--show", o->show, "summary, ir, program, kernels, dtypes, code or all");
   command->add_option("--kernel", o->kernel, "which one --show code prints; all where left out");
   command->add_option("--optimizer", o->optimizer, "as in train");
+  add_dtype_option(command, o->dtype);
   command->add_option("--batch", o->workload.batch, "samples a step");
   command->add_option("--seq", o->workload.seq, "positions a sample (encoder, gpt)");
   command->add_option("--width", o->workload.width, "features");

@@ -45,7 +45,8 @@ Run train(const ParityOptions& o, bool compile, int threads) {
                    .weight_decay = o.decay,
                    .decay = o.decay_kind == "l2" ? Decay::l2 : Decay::decoupled,
                    .schedule = make_schedule(o.schedule, lr, o.steps, static_cast<double>(epochs)),
-                   .num_threads = threads});
+                   .num_threads = threads,
+                   .compute_dtype = compute_dtype_of(o.dtype)});
   Key key = Key(o.workload.seed).fold("data");
   Samples data = w.draw(key, w.batch * batches);
   Run run;
@@ -72,7 +73,6 @@ bool same_bits(const Tensor& a, const Tensor& b) {
 double relative_difference(double a, double b) { return same_bits(a, b) ? 0 : std::fabs(a - b) / std::max(std::fabs(a), 1e-300); }
 
 int parity(const ParityOptions& o) {
-  check_precision(o.dtype, "highest");
   if (o.steps < 1) fail("--steps must be at least 1, not {}", o.steps);
   if (o.decay_kind != "l2" && o.decay_kind != "decoupled") fail("--decay-kind must be l2 or decoupled, not '{}'", o.decay_kind);
   int threads = configured_threads();
@@ -90,6 +90,7 @@ int parity(const ParityOptions& o) {
     if (step <= loop.losses.size())
       by_step[std::to_string(step)] = json_number(relative_difference(loop.losses[step - 1], compiled.losses[step - 1]));
   Json result = {{"model", o.workload.model},
+                 {"dtype", o.dtype},
                  {"steps", o.steps},
                  {"threads", threads},
                  {"bit_identical", differing.empty()},
@@ -121,7 +122,7 @@ void add_parity(CLI::App& app, Action& action) {
   command->add_option("--decay", o->decay, "Trainer's weight decay");
   command->add_option("--decay-kind", o->decay_kind, "l2 or decoupled");
   command->add_option("--schedule", o->schedule, "constant, step, cosine, warmup, warmup_cosine");
-  command->add_option("--dtype", o->dtype, "fp32");
+  add_dtype_option(command, o->dtype);
   add_number(command, "--steps", o->steps, 1, kMaxSteps, "training steps");
   add_number(command, "--batch", o->workload.batch, 1, kMaxBatch, "samples a step");
   add_number(command, "--seq", o->workload.seq, 1, kMaxSeq, "positions a sample (encoder, gpt)");

@@ -29,7 +29,7 @@ constexpr int64_t kUntilTheTimeIsUp = int64_t{1} << 40;  // steps of a run that 
 
 // Strings that are empty, sizes of 0 and empty optionals were not given.
 struct TrainOptions {
-  std::string model, data, target, out, mode = "compiled", vocab, loss, schedule;
+  std::string model, data, target, out, mode = "compiled", vocab, loss, schedule, dtype;
   OptimizerOptions optimizer;
   std::optional<double> clip;
   std::optional<uint64_t> seed_given;
@@ -43,7 +43,7 @@ struct TrainOptions {
 // What a resumed run must share with the one it continues.
 template <class F>
 void each_lasting_option(TrainOptions& o, F&& f) {
-  f("model", o.model), f("target", o.target), f("vocab", o.vocab), f("loss", o.loss), f("schedule", o.schedule);
+  f("model", o.model), f("target", o.target), f("vocab", o.vocab), f("loss", o.loss), f("schedule", o.schedule), f("dtype", o.dtype);
   f("optimizer", o.optimizer.name), f("lr", o.optimizer.lr), f("weight-decay", o.optimizer.weight_decay), f("clip", o.clip);
   f("batch", o.batch), f("seq", o.seq), f("width", o.width), f("blocks", o.blocks), f("seed", o.seed_given);
 }
@@ -88,7 +88,10 @@ class Run {
       : o_(o), config_(std::move(config)), data_(std::move(data)), model_(std::move(model)), loss_(std::move(loss)),
         optimizer_(make_optimizer(o.optimizer, *o.optimizer.lr, *o.optimizer.weight_decay)),
         trainer_(*model_, loss_, *optimizer_,
-                 {.compile = o.mode == "compiled", .clip_norm = o.clip, .num_threads = configured_threads()}) {
+                 {.compile = o.mode == "compiled",
+                  .clip_norm = o.clip,
+                  .num_threads = configured_threads(),
+                  .compute_dtype = compute_dtype_of(o.dtype)}) {
     total_ = o.steps > 0 ? o.steps : std::max<int64_t>(1, std::llround(o.epochs * data_.steps_per_epoch));
     schedule_ = make_schedule(o.schedule, *o.optimizer.lr, total_, static_cast<double>(total_) / data_.steps_per_epoch);
     eval_every_ = o.eval_every > 0 ? o.eval_every : data_.item == "samples" ? static_cast<int64_t>(data_.steps_per_epoch) : 0;
@@ -235,6 +238,7 @@ class Run {
   void report() const {
     Json result = {{"model", o_.model},
                    {"mode", o_.mode},
+                   {"dtype", o_.dtype},
                    {"steps", step_},
                    {"seconds", seconds_},
                    {"mean_loss_first_20", json_number(mean(first_losses_))},
@@ -264,6 +268,7 @@ class Run {
 
 void check_options(TrainOptions& o) {
   if (o.mode != "loop" && o.mode != "compiled") fail("--mode must be loop or compiled, not '{}'", o.mode);
+  if (!o.dtype.empty()) compute_dtype_of(o.dtype);
   if (!o.loss.empty() && o.loss != "mse" && o.loss != "cross_entropy")
     fail("--loss must be mse or cross_entropy, not '{}'", o.loss);
   auto positive = [](const std::optional<double>& given, const char* option) {
@@ -283,6 +288,7 @@ void set_defaults(TrainOptions& o, bool samples) {
   };
   otherwise(o.data, "builtin");
   otherwise(o.model, samples ? "mlp" : "gpt");
+  otherwise(o.dtype, "fp32");
   bool transformer = o.model == "gpt" || o.model == "encoder";
   otherwise(o.batch, samples ? 128 : 16);
   otherwise(o.width, o.model == "convnet" ? 16 : 256);
@@ -369,6 +375,7 @@ void add_train(CLI::App& app, Action& action) {
   auto seed = std::make_shared<uint64_t>(0);
   add_seed(command, *seed, "of weights and batches");
   command->add_option("--mode", o->mode, "loop or compiled");
+  add_dtype_option(command, o->dtype);
   add_number(command, "--eval-every", o->eval_every, 0, kMaxSteps,
              "steps between validations; 0: each epoch of samples, the end of a text");
   add_number(command, "--save-every", o->save_every, 0, kMaxSteps, "steps between checkpoints; 0: at the end");

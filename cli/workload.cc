@@ -132,8 +132,17 @@ Schedule make_schedule(const std::string& name, double lr, int64_t steps, double
   fail("unknown schedule '{}': known ones are constant, step, cosine, warmup, warmup_cosine", name);
 }
 
-void check_precision(const std::string& dtype, const std::string& matmul_precision) {
-  if (dtype != "fp32") fail("--dtype {}: this build computes in fp32", dtype);
+DType compute_dtype_of(const std::string& word) {
+  if (word == "fp32") return DType::f32;
+  if (word == "bf16") return DType::bf16;
+  fail("--dtype must be fp32 or bf16, not '{}'", word);
+}
+
+void add_dtype_option(CLI::App* command, std::string& word) {
+  command->add_option("--dtype", word, "fp32, or bf16: products and stored activations in bf16, parameters in fp32");
+}
+
+void check_precision(const std::string& matmul_precision) {
   if (matmul_precision != "highest") fail("--matmul-precision {}: this build multiplies in fp32 (highest)", matmul_precision);
 }
 

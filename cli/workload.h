@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "command.h"
 #include "wholestep/wholestep.h"
 
 namespace ws::cli {
@@ -53,7 +54,11 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, doubl
 /// constant, step, cosine, warmup, warmup_cosine over `steps` steps and `epochs` epochs at peak rate lr; "" is none.
 Schedule make_schedule(const std::string& name, double lr, int64_t steps, double epochs);
 
-/// fp32 is what this library computes in; other words are an Error that says so.
-void check_precision(const std::string& dtype, const std::string& matmul_precision);
+/// fp32 or bf16, what products compute in; other words are an Error. Says once where this machine has no bf16 arithmetic.
+DType compute_dtype_of(const std::string& word);
+/// --dtype of a command.
+void add_dtype_option(CLI::App* command, std::string& word);
+/// highest is what this library multiplies in; other words are an Error that says so.
+void check_precision(const std::string& matmul_precision);
 
 }  // namespace ws::cli

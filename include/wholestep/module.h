@@ -143,6 +143,7 @@ class Sequential : public Module {
   Sequential(Key key, const std::vector<LayerFactory>& layers);
   Sequential(Module& parent, const std::string& name, const std::vector<LayerFactory>& layers);
   Tensor forward(const Tensor& x) const override;
+  Tensor forward_unrounded(const Tensor& x) const override;
   size_t size() const { return items_.size(); }
   Module& operator[](size_t i) const { return *items_[i]; }
 

@@ -179,6 +179,12 @@ Tensor Sequential::forward(const Tensor& x) const {
   return y;
 }
 
+Tensor Sequential::forward_unrounded(const Tensor& x) const {
+  Tensor y = x;
+  for (const auto& item : items_) y = item == items_.back() ? item->unrounded(y) : (*item)(y);
+  return y;
+}
+
 Residual::Residual(Module& parent, const std::string& name, const LayerFactory& inner)
     : Module(parent, name), inner_(inner(*this, "inner")) {}
 
