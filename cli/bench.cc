@@ -33,7 +33,8 @@ int bench(const BenchOptions& o) {
   auto optimizer =
       make_optimizer({o.optimizer.empty() ? w.default_optimizer : o.optimizer}, w.default_lr, w.default_weight_decay);
   bool compiled = o.mode == "compiled", is_gpt = o.workload.model == "gpt";
-  Trainer trainer(*w.model, w.loss, *optimizer, {.compile = compiled, .num_threads = configured_threads(), .compute_dtype = compute_dtype_of(o.dtype)});
+  Trainer trainer(*w.model, w.loss, *optimizer,
+                  {.compile = compiled, .num_threads = configured_threads(), .compute_dtype = compute_dtype_of(o.dtype)});
 
   Key key = Key(o.workload.seed).fold("data");
   Samples batch = w.draw(key.fold(uint64_t{0}), w.batch);

@@ -63,15 +63,17 @@ TEST(Models, GptConfigRoundTrips) {
 TEST(Models, GptInBothModes) {
   Tensor X = random_ints({12, 8}, 11, 1), y = random_ints({12, 8}, 11, 2);
   for (const auto& config : gpt_variants()) {
-    auto run = [&](bool compile) {
+    auto run = [&](bool compile, DType dtype) {
       auto model = models::gpt(config, Key(3));
-      Trainer trainer(model, SoftmaxCrossEntropy(), AdamW({.lr = 0.01}), {.compile = compile, .clip_norm = 1});
+      Trainer trainer(model, SoftmaxCrossEntropy(), AdamW({.lr = 0.01}),
+                      {.compile = compile, .clip_norm = 1, .compute_dtype = dtype});
       History h = trainer.fit(X, y, {.epochs = 4, .batch_size = 4});
       EXPECT_NEAR(h.step_losses[0], std::log(11.0), 1.0);
       EXPECT_LT(h.train_loss.back(), h.train_loss.front());
       return bytes(model) + bytes(trainer.optimizer()) + bytes(trainer.predict(X));
     };
-    EXPECT_TRUE(run(false) == run(true)) << config.to_json();
+    for (DType dtype : {DType::f32, DType::bf16})
+      EXPECT_TRUE(run(false, dtype) == run(true, dtype)) << config.to_json() << name_of(dtype);
   }
 }
 
@@ -79,10 +81,11 @@ TEST(Models, EncoderInBothModes) {
   models::TransformerEncoderConfig config{
       .inputs = 5, .width = 12, .outputs = 3, .blocks = 2, .heads = 3, .hidden = 20, .max_len = 9};
   Tensor X = random_floats({10, 7, 5}, 1), y = random_floats({10, 3}, 2);
-  for (double momentum : {0.0, 0.9}) {
+  for (DType dtype : {DType::f32, DType::bf16}) {
     auto run = [&](bool compile) {
       auto model = models::transformer_encoder(config, Key(3));
-      Trainer trainer(model, MSE(), SGD({.lr = 0.02, .momentum = momentum}), {.compile = compile, .clip_norm = 1});
+      Trainer trainer(model, MSE(), SGD({.lr = 0.02, .momentum = 0.9}),
+                      {.compile = compile, .clip_norm = 1, .compute_dtype = dtype});
       History h = trainer.fit(X, y, {.epochs = 4, .batch_size = 4});
       EXPECT_LT(h.train_loss.back(), h.train_loss.front());
       return bytes(model) + bytes(trainer.optimizer()) + bytes(trainer.predict(X));

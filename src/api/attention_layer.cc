@@ -28,22 +28,22 @@ Rope::Rope(int64_t max_len, int64_t head_dim, RopePairs pairs, double base) : pa
   sin_ = Tensor::from(std::span<const float>(sines), shape);
 }
 
-Tensor Rope::operator()(const Tensor& given) const {
-  Tensor x = in_f32(given);
+// Views come before the widening, so that the narrow values are what is read.
+Tensor Rope::operator()(const Tensor& x) const {
   int64_t length = x.dim(1), head_dim = x.dim(3), columns = pairs_ == RopePairs::interleaved ? head_dim : head_dim / 2;
   if (length > cos_.dim(0))
     fail("rope: a sequence of {} positions exceeds max_len {}; build the model with a larger max_len", length, cos_.dim(0));
   if (columns != cos_.dim(2)) fail("rope: heads of {} features do not fit the table, built for {}", head_dim, cos_.dim(2));
   Tensor c = cos_.slice(0, 0, length), s = sin_.slice(0, 0, length);  // [T,1,columns]
   if (pairs_ == RopePairs::interleaved) {
-    Tensor straight = x * c;
-    Tensor crossed = swap_pairs(x) * s;
-    return rounded_like(given, straight + crossed);
+    Tensor straight = in_f32(x) * c;
+    Tensor crossed = in_f32(swap_pairs(x)) * s;
+    return rounded_like(x, straight + crossed);
   }
-  Tensor first = x.slice(3, 0, columns), second = x.slice(3, columns, head_dim);
+  Tensor first = in_f32(x.slice(3, 0, columns)), second = in_f32(x.slice(3, columns, head_dim));
   Tensor first_c = first * c, second_s = second * s, second_c = second * c, first_s = first * s;
   Tensor turned_first = first_c - second_s, turned_second = second_c + first_s;
-  return concatenate({rounded_like(given, turned_first), rounded_like(given, turned_second)}, 3);
+  return concatenate({rounded_like(x, turned_first), rounded_like(x, turned_second)}, 3);
 }
 
 SelfAttention::SelfAttention(Module& parent, const std::string& name, int64_t width, int64_t heads,

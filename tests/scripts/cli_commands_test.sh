@@ -27,6 +27,11 @@ grep -q '"relative_difference":{"1":0' parity || fail "parity lacks relative_dif
 "$WS" parity --model gpt --width 32 --blocks 1 --seq 16 --batch 2 --steps 4 --threads 2 --json >parity
 [ "$(field parity bit_identical)" = true ] || fail "parity of gpt: $(cat parity)"
 
+for model in mlp encoder gpt; do
+  "$WS" parity --model $model --dtype bf16 --width 32 --blocks 1 --seq 16 --batch 2 --steps 4 --clip 1 --threads 2 --json >parity
+  [ "$(field parity bit_identical)" = true ] || fail "parity of $model in bf16: $(cat parity)"
+done
+
 # reference: recorded runs of other systems, both modes.
 for case in mlp_sgd mlp_nesterov mlp_classifier encoder_sgd encoder_adam_causal gpt_rope_swiglu gpt_learned_gelu_layer; do
   for mode in loop compiled; do
@@ -45,6 +50,12 @@ options=(--data text.txt --seq 16 --width 32 --blocks 1 --batch 4 --clip 1)
 "$WS" train "${options[@]}" --steps 12 --out parts --resume --json >train 2>progress
 cmp whole/checkpoint/model.safetensors parts/checkpoint/model.safetensors || fail "a resumed run ends elsewhere"
 cmp whole/checkpoint/optimizer.safetensors parts/checkpoint/optimizer.safetensors || fail "a resumed run's optimizer ends elsewhere"
+"$WS" train "${options[@]}" --dtype bf16 --steps 4 --out narrow --json >train 2>progress
+"$WS" train "${options[@]}" --steps 8 --out narrow --resume --json >train 2>progress
+[ "$(field train dtype)" = bf16 ] || fail "a resumed run forgets --dtype: $(cat train)"
+"$WS" generate --checkpoint narrow --prompt "in the " --tokens 5 >said
+"$WS" train "${options[@]}" --dtype fp32 --steps 12 --out narrow --resume 2>said && fail "--resume takes another --dtype"
+grep -q 'made with --dtype bf16' said || fail "--resume with another --dtype says: $(cat said)"
 "$WS" generate --checkpoint whole --prompt "in the " --tokens 30 --seed 3 >said
 "$WS" generate --checkpoint whole/checkpoint --prompt "in the " --tokens 30 --seed 3 --threads 1 >again
 cmp said again || fail "generate depends on threads"
