@@ -43,7 +43,8 @@ struct TrainOptions {
 // What a resumed run must share with the one it continues.
 template <class F>
 void each_lasting_option(TrainOptions& o, F&& f) {
-  f("model", o.model), f("target", o.target), f("vocab", o.vocab), f("loss", o.loss), f("schedule", o.schedule), f("dtype", o.dtype);
+  f("model", o.model), f("target", o.target), f("vocab", o.vocab), f("loss", o.loss), f("schedule", o.schedule),
+      f("dtype", o.dtype);
   f("optimizer", o.optimizer.name), f("lr", o.optimizer.lr), f("weight-decay", o.optimizer.weight_decay), f("clip", o.clip);
   f("batch", o.batch), f("seq", o.seq), f("width", o.width), f("blocks", o.blocks), f("seed", o.seed_given);
 }
