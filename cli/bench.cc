@@ -15,7 +15,7 @@ namespace {
 struct BenchOptions {
   WorkloadOptions workload;
   std::string mode = "compiled", dtype = "fp32", matmul_precision = "highest", optimizer;
-  int64_t steps = 0, warmup = 3;
+  int64_t steps = 0, warmup = 3, memory_budget = 0;
   bool json = false;
 };
 
@@ -34,7 +34,10 @@ int bench(const BenchOptions& o) {
       make_optimizer({o.optimizer.empty() ? w.default_optimizer : o.optimizer}, w.default_lr, w.default_weight_decay);
   bool compiled = o.mode == "compiled", is_gpt = o.workload.model == "gpt";
   Trainer trainer(*w.model, w.loss, *optimizer,
-                  {.compile = compiled, .num_threads = configured_threads(), .compute_dtype = compute_dtype_of(o.dtype)});
+                  {.compile = compiled,
+                   .num_threads = configured_threads(),
+                   .compute_dtype = compute_dtype_of(o.dtype),
+                   .memory_budget_bytes = o.memory_budget});
 
   Key key = Key(o.workload.seed).fold("data");
   Samples batch = w.draw(key.fold(uint64_t{0}), w.batch);
@@ -72,6 +75,8 @@ int bench(const BenchOptions& o) {
   result["tokens_per_s"] = w.tokens_per_step ? Json(static_cast<double>(w.tokens_per_step) / middle) : Json(nullptr);
   result["compile_ms"] = json_number(compile_ms);
   result["planned_temp_bytes"] = program ? Json(program->memory_analysis().temporary_bytes) : Json(nullptr);
+  result["planned_peak_bytes"] = program ? Json(program->memory_analysis().peak_bytes) : Json(nullptr);
+  result["kernels_run_twice"] = program ? Json(program->memory_analysis().num_recomputed) : Json(nullptr);
   result["peak_rss_bytes"] = peak_rss_bytes();
   result["flops"] = program ? Json(program->cost_analysis().flops) : Json(nullptr);
   result["loss_first"] = json_number(loss_first);
@@ -96,6 +101,8 @@ void add_bench(CLI::App& app, Action& action) {
   add_number(command, "--seq", o->workload.seq, 1, kMaxSeq, "positions a sample (encoder, gpt)");
   add_number(command, "--width", o->workload.width, 1, kMaxWidth, "features");
   add_number(command, "--blocks", o->workload.blocks, 1, kMaxBlocks, "blocks, or layers of an mlp");
+  command->add_flag("--checkpoint", o->workload.checkpoint, "each block by checkpoint(): less memory (encoder, gpt)");
+  add_memory_budget(command, o->memory_budget);
   command->add_option("--optimizer", o->optimizer, "as in train; default sgd, for gpt adamw");
   add_number(command, "--steps", o->steps, 1, kMaxSteps, "timed steps");
   add_number(command, "--warmup", o->warmup, 0, kMaxSteps, "steps before those");

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <chrono>
 
+#include "support/bytes.h"
 #include "support/error.h"
 
 namespace ws::cli {
@@ -34,6 +35,14 @@ void add_number(CLI::App* command, const std::string& option, int64_t& value, in
   command->add_option_function<std::string>(option, parse, help)->type_name("INT");
 }
 
+void add_memory_budget(CLI::App* command, int64_t& bytes) {
+  command
+      ->add_option_function<std::string>(
+          "--memory-budget", [&bytes](const std::string& text) { bytes = parse_bytes(text, "--memory-budget"); },
+          "most memory that the compiled step may plan for; kernels run twice to keep to it")
+      ->type_name("BYTES");
+}
+
 void add_seed(CLI::App* command, uint64_t& seed, const std::string& help) {
   auto parse = [&seed](const std::string& text) {
     auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), seed);
@@ -58,31 +67,6 @@ void print_readable(const Json& result) {
     fmt::print("{:{}}  {}\n", key, width, text);
   }
   std::fflush(stdout);
-}
-
-namespace {
-// Columns on the terminal: code points, which is right for the few signs used here.
-size_t columns(const std::string& text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
-}  // namespace
-
-std::string Table::str() const {
-  std::vector<size_t> widths(rows_[0].size(), 0);
-  for (const auto& row : rows_)
-    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], columns(row[c]));
-  std::string out;
-  for (size_t r = 0; r < rows_.size(); ++r) {
-    std::string line;
-    for (size_t c = 0; c < rows_[r].size(); ++c) {
-      std::string gap(widths[c] - columns(rows_[r][c]), ' ');
-      line += (c ? "  " : "") + (c ? gap + rows_[r][c] : rows_[r][c] + gap);
-    }
-    out += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
-    if (r == 0) out += std::string(columns(line), '-') + '\n';
-  }
-  return out;
 }
 
 int64_t peak_rss_bytes() {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "support/json.h"
+#include "support/text_table.h"
 
 namespace ws::cli {
 
@@ -29,6 +30,8 @@ CLI::App* add_command(CLI::App& app, const std::string& name, const std::string&
 void add_json_option(CLI::App* command, bool& json);
 /// An option that takes a whole number from `low` to `high`; anything else is an Error that names the option.
 void add_number(CLI::App* command, const std::string& option, int64_t& value, int64_t low, int64_t high, const std::string& help);
+/// --memory-budget: an amount such as 2GiB for a step's planned peak; 0 where it is not given.
+void add_memory_budget(CLI::App* command, int64_t& bytes);
 void add_seed(CLI::App* command, uint64_t& seed, const std::string& help);
 
 /// Largest sizes that the options accept.
@@ -40,16 +43,7 @@ void print_json(const Json& result);
 /// "key   value" lines; numbers rounded for reading, nested objects and lists left out.
 void print_readable(const Json& result);
 
-/// A table with a line under its head; columns as wide as their widest cell, the first one left-aligned, the others right.
-class Table {
- public:
-  explicit Table(std::vector<std::string> head) : rows_{std::move(head)} {}
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
-  std::string str() const;
-
- private:
-  std::vector<std::vector<std::string>> rows_;
-};
+using Table = TextTable;
 
 /// Highest resident memory of this process so far.
 int64_t peak_rss_bytes();

@@ -1,10 +1,13 @@
-// inspect: what a compiled step consists of: the graph after the passes, kernels and arena, time of each kernel.
+// inspect: what a compiled step consists of and where its time goes: the graph after the passes, kernels and arena, cost, what this
+// machine's roofs predict, the time of each kernel.
 #include <algorithm>
 
+#include "analysis/reports.h"
 #include "backend/backend.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/jit/loop_compiler.h"
 #include "command.h"
+#include "io/file.h"
 #include "ir/graph.h"
 #include "runtime/executable.h"
 #include "support/error.h"
@@ -17,29 +20,11 @@ namespace {
 
 struct InspectOptions {
   WorkloadOptions workload;
-  std::string show = "summary", optimizer, dtype = "fp32";
+  std::string show = "summary", optimizer, map, dtype = "fp32";
+  int64_t memory_budget = 0;
   int kernel = -1;  // of --show code; -1: all
-  bool json = false;
+  bool json = false, profile = false;
 };
-
-Json kernels_json(const std::vector<Compiled::KernelProfile>& kernels) {
-  Json list = Json::array();
-  for (const auto& k : kernels)
-    list.push_back({{"name", k.name}, {"path", k.path}, {"ns", k.ns}, {"flops", k.flops}, {"bytes", k.bytes}});
-  return list;
-}
-
-std::string kernels_table(std::vector<Compiled::KernelProfile> kernels) {
-  double total = 0;
-  for (const auto& k : kernels) total += k.ns;
-  std::stable_sort(kernels.begin(), kernels.end(), [](const auto& a, const auto& b) { return a.ns > b.ns; });
-  Table table({"kernel", "layer", "us", "share", "GFLOP/s", "GB/s"});
-  for (const auto& k : kernels)
-    table.add({k.name, k.path.empty() ? "-" : k.path, fmt::format("{:.1f}", k.ns / 1e3),
-               fmt::format("{:.1f} %", 100 * k.ns / std::max(total, 1.0)), fmt::format("{:.1f}", k.flops / std::max(k.ns, 1.0)),
-               fmt::format("{:.1f}", k.bytes / std::max(k.ns, 1.0))});
-  return table.str() + fmt::format("{} kernels, {:.3f} ms\n", kernels.size(), total / 1e6);
-}
 
 /// The loops of one kernel: its own, or that in a matrix product's store hole; none for a library kernel.
 const LoopCall* loop_of(const KernelCall& call) {
@@ -70,43 +55,80 @@ std::string code_text(const std::string& graph_text, int only) {
   return text;
 }
 
+void write_map(const std::string& file, const MemoryAnalysis& memory, const std::string& model) {
+  const bool html = file.ends_with(".html");
+  if (!html && !file.ends_with(".svg")) fail("--map {}: the file must end in .svg or .html", file);
+  write_file(file, html ? memory.map_html("Memory of one training step: " + model) : memory.map_svg());
+}
+
+Json summary(const std::string& model, int64_t parameters, const Compiled& step, const MemoryAnalysis& memory) {
+  const CostAnalysis cost = step.cost_analysis();
+  return {{"model", model},
+          {"parameters", parameters},
+          {"compile_ms", step.compile_seconds() * 1e3},
+          {"kernels", cost.num_kernels},
+          {"kernels_run_twice", memory.num_recomputed},
+          {"flops", cost.flops},
+          {"bytes", cost.bytes},
+          {"argument_bytes", memory.argument_bytes},
+          {"output_bytes", memory.output_bytes},
+          {"donated_bytes", memory.donated_bytes},
+          {"temporary_bytes", memory.temporary_bytes},
+          {"arena_bytes", memory.arena_bytes},
+          {"peak_bytes", memory.peak_bytes}};
+}
+
 int inspect(const InspectOptions& o) {
-  static const std::vector<std::string> kParts = {"summary", "ir", "program", "kernels", "dtypes", "code", "all"};
+  static const std::vector<std::string> kParts = {"summary", "ir",      "program", "cost", "memory",
+                                                  "predict", "kernels", "dtypes",  "code", "all"};
   if (std::find(kParts.begin(), kParts.end(), o.show) == kParts.end())
     fail("--show must be one of {}, not '{}'", fmt::join(kParts, ", "), o.show);
   Workload w = make_workload(o.workload);
   auto optimizer =
       make_optimizer({o.optimizer.empty() ? w.default_optimizer : o.optimizer}, w.default_lr, w.default_weight_decay);
   Trainer trainer(*w.model, w.loss, *optimizer,
-                  {.compile = true, .num_threads = configured_threads(), .compute_dtype = compute_dtype_of(o.dtype)});
+                  {.compile = true,
+                   .num_threads = configured_threads(),
+                   .compute_dtype = compute_dtype_of(o.dtype),
+                   .memory_budget_bytes = o.memory_budget});
   Samples batch = w.draw(Key(o.workload.seed).fold("data"), w.batch);
   trainer.train_step(batch.X, batch.y);
   Compiled& step = trainer.compiled_step();
   const Tensor inputs[] = {batch.X, batch.y};
-  MemoryAnalysis memory = step.memory_analysis();
-  CostAnalysis cost = step.cost_analysis();
-  Json result = {{"model", o.workload.model},
-                 {"parameters", w.model->num_parameters()},
-                 {"compile_ms", step.compile_seconds() * 1e3},
-                 {"kernels", cost.num_kernels},
-                 {"flops", cost.flops},
-                 {"bytes", cost.bytes},
-                 {"argument_bytes", memory.argument_bytes},
-                 {"output_bytes", memory.output_bytes},
-                 {"donated_bytes", memory.donated_bytes},
-                 {"temporary_bytes", memory.temporary_bytes},
-                 {"arena_bytes", memory.arena_bytes},
-                 {"peak_bytes", memory.peak_bytes}};
+  const MemoryAnalysis memory = step.memory_analysis();
+  if (!o.map.empty()) write_map(o.map, memory, o.workload.model);
   if (o.show == "code") {  // long, so no part of "all"
     fmt::print("{}", code_text(step.as_text(), o.kernel));
     return 0;
   }
   auto shows = [&](const char* part) { return o.show == part || o.show == "all"; };
+  const bool profiled = shows("kernels") || o.profile, predicted = shows("predict");
+  const Roofs roofs = profiled || predicted ? machine_roofs() : Roofs();
+  Profile profile;
+  double seconds = 0;  // of a whole step
+  if (profiled) profile = step.profile(inputs, roofs, 3);
+  if (predicted) {
+    std::vector<double> times;
+    for (int i = 0; i < 5; ++i) {
+      const double begin = now_seconds();
+      step(inputs);
+      times.push_back(now_seconds() - begin);
+    }
+    seconds = median(times);
+  }
+  Json result = summary(o.workload.model, w.model->num_parameters(), step, memory);
   if (o.json) {
     if (shows("ir")) result["ir"] = step.as_text();
     if (shows("program")) result["program"] = step.program_text();
     if (shows("dtypes")) result["dtypes"] = step.dtype_report();
-    if (shows("kernels")) result["profile"] = kernels_json(step.profile(inputs));
+    if (shows("cost")) result["cost"] = to_json(step.cost_analysis());
+    if (shows("memory")) result["memory"] = to_json(memory);
+    if (predicted) {
+      result["prediction"] = to_json(step.predict(roofs));
+      result["measured_seconds"] = seconds;
+      result["classification"] = to_json(step.classify(roofs, seconds));
+    }
+    if (profiled) result["profile"] = to_json(profile);
     print_json(result);
     return 0;
   }
@@ -114,7 +136,10 @@ int inspect(const InspectOptions& o) {
   if (shows("ir")) fmt::print("{}\n", step.as_text());
   if (shows("program")) fmt::print("{}\n", step.program_text());
   if (shows("dtypes")) fmt::print("{}\n", step.dtype_report());
-  if (shows("kernels")) fmt::print("{}", kernels_table(step.profile(inputs)));
+  if (shows("cost")) fmt::print("{}\n", step.cost_analysis().text());
+  if (shows("memory")) fmt::print("{}\n", memory.text());
+  if (predicted) fmt::print("{}{}\n", step.predict(roofs).text(), step.classify(roofs, seconds).text());
+  if (profiled) fmt::print("{}", profile.text());
   return 0;
 }
 
@@ -122,17 +147,21 @@ int inspect(const InspectOptions& o) {
 
 void add_inspect(CLI::App& app, Action& action) {
   auto o = std::make_shared<InspectOptions>();
-  CLI::App* command = add_command(app, "inspect", "shows the graph, the kernels and the memory of a compiled step");
+  CLI::App* command = add_command(app, "inspect", "shows the graph, the kernels, the memory and the time of a compiled step");
   command->add_option("--model", o->workload.model, "mlp, encoder, gpt or tiny");
-  command->add_option("--show", o->show, "summary, ir, program, kernels, dtypes, code or all");
+  command->add_option("--show", o->show, "summary, ir, program, cost, memory, predict, kernels, dtypes, code or all");
+  command->add_flag("--profile", o->profile, "the time of every kernel, its share of the roof and what was predicted");
+  command->add_option("--map", o->map, "FILE.svg or FILE.html for a picture of the arena over the step");
   command->add_option("--kernel", o->kernel, "which one --show code prints; all where left out");
   command->add_option("--optimizer", o->optimizer, "as in train");
   add_dtype_option(command, o->dtype);
-  command->add_option("--batch", o->workload.batch, "samples a step");
-  command->add_option("--seq", o->workload.seq, "positions a sample (encoder, gpt)");
-  command->add_option("--width", o->workload.width, "features");
-  command->add_option("--blocks", o->workload.blocks, "blocks, or layers of an mlp");
-  command->add_option("--seed", o->workload.seed, "of weights and data");
+  add_number(command, "--batch", o->workload.batch, 1, kMaxBatch, "samples a step");
+  add_number(command, "--seq", o->workload.seq, 1, kMaxSeq, "positions a sample (encoder, gpt)");
+  add_number(command, "--width", o->workload.width, 1, kMaxWidth, "features");
+  add_number(command, "--blocks", o->workload.blocks, 0, kMaxBlocks, "blocks, or layers of an mlp");
+  command->add_flag("--checkpoint", o->workload.checkpoint, "each block by checkpoint(): less memory (encoder, gpt)");
+  add_memory_budget(command, o->memory_budget);
+  add_seed(command, o->workload.seed, "of weights and data");
   add_json_option(command, o->json);
   command->callback([o, &action] { action = [o] { return inspect(*o); }; });
 }

@@ -17,7 +17,7 @@ struct ParityOptions {
   std::string optimizer, schedule, dtype = "fp32", decay_kind = "l2";
   std::optional<double> lr, clip;
   double decay = 0;
-  int64_t steps = 200;
+  int64_t steps = 200, memory_budget = 0;
   bool json = false;
 };
 
@@ -46,7 +46,8 @@ Run train(const ParityOptions& o, bool compile, int threads) {
                    .decay = o.decay_kind == "l2" ? Decay::l2 : Decay::decoupled,
                    .schedule = make_schedule(o.schedule, lr, o.steps, static_cast<double>(epochs)),
                    .num_threads = threads,
-                   .compute_dtype = compute_dtype_of(o.dtype)});
+                   .compute_dtype = compute_dtype_of(o.dtype),
+                   .memory_budget_bytes = compile ? o.memory_budget : 0});
   Key key = Key(o.workload.seed).fold("data");
   Samples data = w.draw(key, w.batch * batches);
   Run run;
@@ -128,6 +129,8 @@ void add_parity(CLI::App& app, Action& action) {
   add_number(command, "--seq", o->workload.seq, 1, kMaxSeq, "positions a sample (encoder, gpt)");
   add_number(command, "--width", o->workload.width, 1, kMaxWidth, "features");
   add_number(command, "--blocks", o->workload.blocks, 1, kMaxBlocks, "blocks, or layers of an mlp");
+  command->add_flag("--checkpoint", o->workload.checkpoint, "each block by checkpoint() (encoder, gpt)");
+  add_memory_budget(command, o->memory_budget);
   add_seed(command, o->workload.seed, "of weights and data");
   add_json_option(command, o->json);
   command->callback([o, &action] { action = [o] { return parity(*o); }; });

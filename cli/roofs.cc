@@ -1,24 +1,27 @@
-// roofs: what this machine can do at best, measured now: the yardstick of "share of the roof".
+// roofs: what this machine can do at best: the yardstick of "share of the roof". Measured once, then kept on disk.
 #include "analysis/roofs.h"
 
 #include <fmt/core.h>
 
 #include "command.h"
-#include "support/flags.h"
 
 namespace ws::cli {
 
 void add_roofs(CLI::App& app, Action& action) {
-  auto json = std::make_shared<bool>(false);
-  CLI::App* command = add_command(app, "roofs", "measures fp32 peak, bandwidth by level, barrier and dispatch");
-  add_json_option(command, *json);
-  command->callback([json, &action] {
-    action = [json] {
-      Roofs roofs = measure_roofs(configured_threads());
-      if (*json)
+  struct Options {
+    bool json = false, fresh = false;
+  };
+  auto o = std::make_shared<Options>();
+  CLI::App* command = add_command(app, "roofs", "peaks, bandwidth by level, barrier and dispatch of this machine, measured once");
+  command->add_flag("--fresh", o->fresh, "measure again instead of reading what was measured before");
+  add_json_option(command, o->json);
+  command->callback([o, &action] {
+    action = [o] {
+      const Roofs roofs = machine_roofs(0, o->fresh);
+      if (o->json)
         print_json(to_json(roofs));
       else
-        fmt::print("{}", print(roofs));
+        fmt::print("{}", roofs.text());
       return 0;
     };
   });

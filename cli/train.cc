@@ -33,7 +33,7 @@ struct TrainOptions {
   OptimizerOptions optimizer;
   std::optional<double> clip;
   std::optional<uint64_t> seed_given;
-  int64_t steps = 0, batch = 0, seq = 0, width = 0, blocks = 0, eval_every = 0, save_every = 0;
+  int64_t steps = 0, batch = 0, seq = 0, width = 0, blocks = 0, eval_every = 0, save_every = 0, memory_budget = 0;
   std::optional<double> epochs_given, minutes_given;
   double epochs = 0, minutes = 0;
   bool resume = false, json = false;
@@ -92,7 +92,8 @@ class Run {
                  {.compile = o.mode == "compiled",
                   .clip_norm = o.clip,
                   .num_threads = configured_threads(),
-                  .compute_dtype = compute_dtype_of(o.dtype)}) {
+                  .compute_dtype = compute_dtype_of(o.dtype),
+                  .memory_budget_bytes = o.memory_budget}) {
     total_ = o.steps > 0 ? o.steps : std::max<int64_t>(1, std::llround(o.epochs * data_.steps_per_epoch));
     schedule_ = make_schedule(o.schedule, *o.optimizer.lr, total_, static_cast<double>(total_) / data_.steps_per_epoch);
     eval_every_ = o.eval_every > 0 ? o.eval_every : data_.item == "samples" ? static_cast<int64_t>(data_.steps_per_epoch) : 0;
@@ -380,6 +381,7 @@ void add_train(CLI::App& app, Action& action) {
   add_number(command, "--eval-every", o->eval_every, 0, kMaxSteps,
              "steps between validations; 0: each epoch of samples, the end of a text");
   add_number(command, "--save-every", o->save_every, 0, kMaxSteps, "steps between checkpoints; 0: at the end");
+  add_memory_budget(command, o->memory_budget);
   command->add_option("--out", o->out, "folder for metrics.jsonl and the checkpoint");
   command->add_flag("--resume", o->resume, "continue the run in --out");
   add_json_option(command, o->json);

@@ -80,6 +80,7 @@ Workload make_workload(const WorkloadOptions& o) {
     config.blocks = or_default(o.blocks, 4, -1);
     config.hidden = 4 * config.width;
     config.max_len = o.seq;
+    config.checkpoint = o.checkpoint;
     w.batch = or_default(o.batch, 32, 0);
     check_memory(config.blocks, config.width, w.batch * o.seq, 12);
     w.model = std::make_unique<models::TransformerEncoder>(config, key);
@@ -89,6 +90,7 @@ Workload make_workload(const WorkloadOptions& o) {
     };
   } else if (o.model == "gpt") {
     auto config = book_gpt(28, or_default(o.width, 512, 0), or_default(o.blocks, 6, -1), o.seq);
+    config.checkpoint = o.checkpoint;
     w.batch = or_default(o.batch, 64, 0);
     check_memory(config.blocks, config.width, w.batch * o.seq, 12);
     w.model = std::make_unique<models::Gpt>(config, key);
@@ -98,6 +100,8 @@ Workload make_workload(const WorkloadOptions& o) {
     fail("unknown model '{}': known ones are mlp, encoder, gpt, tiny", o.model);
   }
   check_positive(w.batch, "--batch");
+  if (o.checkpoint && (o.model == "mlp" || o.model == "tiny"))
+    fail("--checkpoint: a model of kind '{}' has no blocks; use --memory-budget", o.model);
   bool is_gpt = o.model == "gpt";
   w.loss = is_gpt ? Loss(SoftmaxCrossEntropy()) : Loss(MSE());
   w.default_optimizer = is_gpt ? "adamw" : "sgd";

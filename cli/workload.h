@@ -15,6 +15,7 @@ struct WorkloadOptions {
   std::string model = "mlp";     // mlp, encoder, gpt, tiny
   int64_t batch = 0, seq = 128;  // 0: the model's own
   int64_t width = 0, blocks = -1;
+  bool checkpoint = false;  // encoder, gpt: each block
   uint64_t seed = 0;
 };
 

@@ -600,15 +600,15 @@ TEST(Jit, Reports) {
   EXPECT_GT(cost.flops, 2.0 * 4 * 8 * 16 * 2);
   EXPECT_GT(cost.num_kernels, 0);
   MemoryAnalysis memory = step.memory_analysis();
-  EXPECT_EQ(memory.arena_bytes, memory.temporary_bytes);
+  EXPECT_LE(memory.arena_bytes, memory.temporary_bytes);
   int64_t parameters = (8 * 16 + 16 + 16 + 1) * 4;
   EXPECT_EQ(memory.donated_bytes, 2 * parameters);
   EXPECT_EQ(memory.argument_bytes, 2 * parameters + (4 * 8 + 4) * 4 + 4);
   EXPECT_NE(step.dtype_report().find("matmul(f32, f32) -> f32"), std::string::npos) << step.dtype_report();
   EXPECT_NE(step.as_text().find("matmul"), std::string::npos);
   EXPECT_FALSE(step.program_text().empty());
-  auto profile = step.profile(batch);
-  EXPECT_EQ(static_cast<int>(profile.size()), cost.num_kernels);
+  auto profile = step.profile(batch, Roofs());
+  EXPECT_EQ(static_cast<int>(profile.kernels.size()), cost.num_kernels);
   EXPECT_NE(list(model.w1), before);  // a profile is a step
   EXPECT_GT(step.compile_seconds(), 0);
   EXPECT_EQ(step.compile_count(), 1);

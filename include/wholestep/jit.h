@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "wholestep/analysis.h"
 #include "wholestep/tensor.h"
 
 namespace ws {
@@ -27,16 +28,9 @@ struct JitOptions {
   bool donate = true;
   bool announce_recompiles = true;
   std::optional<DType> compute_dtype = {};  // of products, whoever calls; empty: the caller's (ComputeDType)
-};
-
-struct CostAnalysis {
-  double flops = 0, bytes = 0;
-  int num_kernels = 0;
-};
-
-struct MemoryAnalysis {
-  int64_t argument_bytes = 0, output_bytes = 0, temporary_bytes = 0, peak_bytes = 0, donated_bytes = 0;
-  int64_t arena_bytes = 0;  // as allocated; equals temporary_bytes
+  /// The step's planned peak (state, arguments, results and temporaries) is kept to it: kernels run again in the backward pass rather
+  /// than their results being stored, at the least predicted time, with the same bits. 0: no limit. An Error names the least possible.
+  int64_t memory_budget_bytes = 0;
 };
 
 /// One compiled function: programs by input shapes. Not copyable; one thread calls it at a time.
@@ -54,17 +48,21 @@ class Compiled {
 
   int compile_count() const;
   double compile_seconds() const;      // trace to machine code, of the last compile
-  CostAnalysis cost_analysis() const;  // of the last program used; an Error before the first
+  CostAnalysis cost_analysis() const;  // these are of the last program used; an Error before the first
   MemoryAnalysis memory_analysis() const;
+  Prediction predict(const Roofs& roofs) const;
+  /// From the prediction, or from a time that was measured. Says what to try next.
+  Classification classify(const Roofs& roofs, double measured_seconds = 0) const;
   std::string dtype_report() const;
   std::string as_text() const;       // the IR, after passes
   std::string program_text() const;  // kernels and the arena map
-  struct KernelProfile {
-    std::string name, path;
-    double ns = 0, flops = 0, bytes = 0;
-  };
-  /// Runs once more per kernel, timed (state advances as in any call).
-  std::vector<KernelProfile> profile(std::span<const Tensor> inputs);
+  /// Runs `rounds` more steps, each kernel timed by itself; the shortest counts (state advances as in any call).
+  Profile profile(std::span<const Tensor> inputs, const Roofs& roofs, int rounds = 1);
+  /// What the step would need for these inputs, with `batch` in the place of their leading dim (0: as they are). Allocates and runs
+  /// nothing.
+  MemoryAnalysis plan(std::span<const Tensor> inputs, int64_t batch = 0);
+  /// The largest batch whose planned peak is at most `bytes` (0: this machine's memory); 0 where not even one sample fits.
+  int64_t largest_batch(std::span<const Tensor> inputs, int64_t bytes = 0);
 
  private:
   struct Impl;

@@ -40,6 +40,7 @@ struct TransformerEncoderConfig {
   int64_t blocks = 4, heads = 8, hidden = 1024;    ///< hidden: of the feed-forward
   int64_t max_len = 512;
   bool causal = false;
+  bool checkpoint = false;  ///< each block by checkpoint(): less memory, more time, the same bits
   bool operator==(const TransformerEncoderConfig&) const = default;
 };
 
@@ -78,6 +79,7 @@ struct GptConfig {
   double norm_eps = 1e-6;
   bool gelu_tanh = true;  ///< the tanh form, as the book; else exact
   RopePairs rope_pairs = RopePairs::interleaved;
+  bool checkpoint = false;  ///< each block by checkpoint(): less memory, more time, the same bits
   bool operator==(const GptConfig&) const = default;
 
   std::string to_json() const;

@@ -1,5 +1,6 @@
 // Everything a user of wholestep needs.
 #pragma once
+#include "wholestep/analysis.h"      // IWYU pragma: export
 #include "wholestep/data.h"          // IWYU pragma: export
 #include "wholestep/initializers.h"  // IWYU pragma: export
 #include "wholestep/jit.h"           // IWYU pragma: export
@@ -10,6 +11,7 @@
 #include "wholestep/optimizers.h"    // IWYU pragma: export
 #include "wholestep/precision.h"     // IWYU pragma: export
 #include "wholestep/random.h"        // IWYU pragma: export
+#include "wholestep/recompute.h"     // IWYU pragma: export
 #include "wholestep/schedules.h"     // IWYU pragma: export
 #include "wholestep/tensor.h"        // IWYU pragma: export
 #include "wholestep/trainer.h"       // IWYU pragma: export

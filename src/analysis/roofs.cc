@@ -4,49 +4,21 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 
+#include "analysis/best_rate.h"
+#include "analysis/rate_probes.h"
 #include "analysis/roof_probes.h"
+#include "backend/backend.h"
 #include "backend/cpu/gemm/cache_sizes.h"
 #include "runtime/thread_pool.h"
 #include "support/error.h"
+#include "support/flags.h"
 
 namespace ws {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_of(const auto& body) {
-  const auto start = Clock::now();
-  body();
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// Rounds a second, best of several samples, where body(rounds) does some work `rounds` times. The number of rounds comes from
-// undisturbed runs (the shortest of three), so that a pause of the whole machine cannot leave samples too short to time.
-template <class Body>
-double best_rounds_per_second(double all_samples_seconds, const Body& body) {
-  constexpr int kSamples = 5;
-  const double sample_seconds = all_samples_seconds / kSamples;
-  double rounds = 1;
-  const auto shortest = [&] {
-    double best = HUGE_VAL;
-    for (int i = 0; i < 3; ++i) best = std::min(best, seconds_of([&] { body(static_cast<int64_t>(rounds)); }));
-    return best;
-  };
-  double took = shortest();
-  for (; took < sample_seconds / 4; took = shortest())
-    rounds = std::ceil(rounds * std::clamp(sample_seconds / 2 / std::max(took, 1e-9), 1.1, 100.0));
-  double best = rounds / took;
-  for (int sample = 0; sample < kSamples; ++sample)
-    best = std::max(best, rounds / seconds_of([&] { body(static_cast<int64_t>(rounds)); }));
-  return best;
-}
 
 // Every thread does the same at once. A thread may be late and another take its part: the best of several runs is the one
 // where that did not happen.
@@ -144,7 +116,26 @@ double Roofs::bytes_per_s(int64_t bytes) const {
   return levels.empty() ? 0 : levels.back().read_bytes_per_s;
 }
 
-Roofs measure_roofs(int num_threads) {
+double Roofs::flops_per_s(const std::string& kind, double size) const {
+  const Rate* below = nullptr;
+  const Rate* above = nullptr;
+  for (const Rate& rate : rates) {
+    if (rate.kind != kind) continue;
+    if (rate.size <= size) below = &rate;
+    if (rate.size >= size && !above) above = &rate;
+  }
+  if (!below && !above) {
+    constexpr std::string_view kBf16 = " bf16";
+    return kind.ends_with(kBf16) ? flops_per_s(kind.substr(0, kind.size() - kBf16.size()), size) : fp32_flops_per_s;
+  }
+  if (!below || !above || below == above) return (below ? below : above)->flops_per_s;
+  const double part = (std::log(size) - std::log(below->size)) / (std::log(above->size) - std::log(below->size));
+  return below->flops_per_s + part * (above->flops_per_s - below->flops_per_s);
+}
+
+namespace {
+
+Roofs measure_machine(int num_threads) {
   WorkersLease lease(num_threads);
   Workers& workers = lease.workers();
   Roofs roofs;
@@ -170,8 +161,20 @@ Roofs measure_roofs(int num_threads) {
   return roofs;
 }
 
+}  // namespace
+
+Roofs measure_roofs(int num_threads) {
+  Roofs roofs = measure_machine(num_threads);
+  roofs.rates = measure_rates(roofs.threads);
+  // Neighbours may have disturbed the probe of the peak: what a kernel has reached is possible.
+  for (const Roofs::Rate& rate : roofs.rates)
+    if (rate.kind == "matmul") roofs.fp32_flops_per_s = std::max(roofs.fp32_flops_per_s, rate.flops_per_s);
+  return roofs;
+}
+
 Json to_json(const Roofs& roofs) {
-  Json peaks = Json::array(), levels = Json::array();
+  Json peaks = Json::array(), levels = Json::array(), rates = Json::array();
+  for (const Roofs::Rate& r : roofs.rates) rates.push_back({{"kind", r.kind}, {"size", r.size}, {"flops_per_s", r.flops_per_s}});
   for (const Roofs::Peak& p : roofs.peaks)
     peaks.push_back({{"isa", p.isa}, {"flops_per_s", p.flops_per_s}, {"one_thread_flops_per_s", p.one_thread_flops_per_s}});
   for (const Roofs::Level& l : roofs.levels)
@@ -182,9 +185,11 @@ Json to_json(const Roofs& roofs) {
   return {{"cpu", roofs.cpu},
           {"threads", roofs.threads},
           {"fp32_flops_per_s", roofs.fp32_flops_per_s},
+          {"bf16_flops_per_s", roofs.bf16_flops_per_s},
           {"memory_bytes_per_s", roofs.memory_bytes_per_s},
           {"peaks", std::move(peaks)},
           {"levels", std::move(levels)},
+          {"rates", std::move(rates)},
           {"barrier_ns", roofs.barrier_ns},
           {"dispatch_ns", roofs.dispatch_ns}};
 }
@@ -196,7 +201,9 @@ Roofs roofs_from_json(const Json& json, const std::string& file) {
   roofs.cpu = text(json, "cpu");
   roofs.threads = static_cast<int>(json_get<int64_t>(json, "threads", file));
   roofs.fp32_flops_per_s = number(json, "fp32_flops_per_s");
+  roofs.bf16_flops_per_s = number(json, "bf16_flops_per_s");
   roofs.memory_bytes_per_s = number(json, "memory_bytes_per_s");
+  for (const Json& r : json_at(json, "rates", file)) roofs.rates.push_back({text(r, "kind"), number(r, "size"), number(r, "flops_per_s")});
   for (const Json& p : json_at(json, "peaks", file))
     roofs.peaks.push_back({text(p, "isa"), number(p, "flops_per_s"), number(p, "one_thread_flops_per_s")});
   for (const Json& l : json_at(json, "levels", file))
@@ -208,6 +215,12 @@ Roofs roofs_from_json(const Json& json, const std::string& file) {
 }
 
 namespace {
+
+/// "avx512", or what the flag ISA asks for: rates of kernels depend on it.
+std::string isa_word() {
+  const std::string backend = cpu_backend().name();
+  return backend.substr(backend.find(':') + 1);
+}
 
 std::optional<Roofs> read_roofs(const std::string& file) {
   std::ifstream in(file);
@@ -237,15 +250,23 @@ void write_roofs(const std::string& file, const Roofs& roofs) {
 
 }  // namespace
 
-Roofs cached_roofs(const std::string& file, int num_threads) {
-  if (auto saved = read_roofs(file); saved && saved->cpu == cpu_model() && saved->threads == std::max(1, num_threads))
+Roofs cached_roofs(const std::string& file, int num_threads, bool fresh) {
+  if (auto saved = fresh ? std::nullopt : read_roofs(file); saved && saved->cpu == cpu_model() && saved->threads == std::max(1, num_threads))
     return *std::move(saved);
   Roofs roofs = measure_roofs(num_threads);
   write_roofs(file, roofs);
   return roofs;
 }
 
-std::string print(const Roofs& roofs) {
+Roofs machine_roofs(int num_threads, bool fresh) {
+  const int threads = num_threads > 0 ? num_threads : configured_threads();
+  return cached_roofs(fmt::format("{}/roofs/{}_threads_{}.json", cache_folder(), threads, isa_word()), threads, fresh);
+}
+
+std::string Roofs::json() const { return to_json(*this).dump(); }
+
+std::string Roofs::text() const {
+  const Roofs& roofs = *this;
   std::string text = fmt::format("{}, {} thread{}\n", roofs.cpu, roofs.threads, roofs.threads == 1 ? "" : "s");
   for (const Roofs::Peak& p : roofs.peaks)
     text += fmt::format("  fp32 FMA {:<8} {:8.1f} GFLOP/s   one thread {:.1f}\n", p.isa, p.flops_per_s * 1e-9,
@@ -257,6 +278,10 @@ std::string print(const Roofs& roofs) {
     text += fmt::format("  {:<5}{:>8}   read {:8.1f} GB/s   copy {:8.1f} GB/s\n", l.name, size, l.read_bytes_per_s * 1e-9,
                         l.copy_bytes_per_s * 1e-9);
   }
+  if (roofs.bf16_flops_per_s > 0) text += fmt::format("  bf16 products     {:8.1f} GFLOP/s\n", roofs.bf16_flops_per_s * 1e-9);
+  for (const Roofs::Rate& r : roofs.rates)
+    text += fmt::format("  {:<12}{:>6} {:8.1f} GFLOP/s in cache\n", r.kind, r.size > 0 ? fmt::format("{:.0f}", r.size) : "",
+                        r.flops_per_s * 1e-9);
   return text + fmt::format("  barrier {:.2f} us, dispatch {:.1f} ns\n", roofs.barrier_ns * 1e-3, roofs.dispatch_ns);
 }
 

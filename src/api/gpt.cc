@@ -1,6 +1,7 @@
 #include "api/json_config.h"
 #include "api/layer_checks.h"
 #include "wholestep/models.h"
+#include "wholestep/recompute.h"
 
 namespace ws::models {
 namespace {
@@ -51,7 +52,7 @@ Tensor Gpt::forward(const Tensor& tokens) const {
          config_.max_len);
   Tensor h = token_embedding_(tokens);  // [B,T,C]
   if (positions_) h = (*positions_)(h);
-  for (const auto& block : blocks_) h = (*block)(h);
+  for (const auto& block : blocks_) h = config_.checkpoint ? checkpoint(*block, h) : (*block)(h);
   h = (*norm_)(h);
   if (head_) return head_->unrounded(h);
   PathScope scope("head");

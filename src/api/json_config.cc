@@ -70,13 +70,14 @@ Json gpt_config_to_json(const models::GptConfig& c) {
           {"tied_head", c.tied_head},
           {"norm_eps", c.norm_eps},
           {"gelu", word_of(c.gelu_tanh, kGelus)},
-          {"rope_pairs", word_of(c.rope_pairs, kPairs)}};
+          {"rope_pairs", word_of(c.rope_pairs, kPairs)},
+          {"checkpoint", c.checkpoint}};
 }
 
 models::GptConfig gpt_config_from_json(const Json& json, const std::string& where) {
   check_known_keys(json,
                    {"type", "vocab_size", "num_hiddens", "num_heads", "num_blks", "max_len", "pos", "norm", "act", "pre_norm",
-                    "bias", "tied_head", "norm_eps", "gelu", "rope_pairs"},
+                    "bias", "tied_head", "norm_eps", "gelu", "rope_pairs", "checkpoint"},
                    where);
   if (json_get_or<std::string>(json, "type", "gpt", where) != "gpt") fail("{}: \"type\" must be \"gpt\"", where);
   models::GptConfig c;
@@ -94,6 +95,7 @@ models::GptConfig gpt_config_from_json(const Json& json, const std::string& wher
   c.norm_eps = json_get_or<double>(json, "norm_eps", c.norm_eps, where);
   c.gelu_tanh = read_word(json, "gelu", kGelus, c.gelu_tanh, where);
   c.rope_pairs = read_word(json, "rope_pairs", kPairs, c.rope_pairs, where);
+  c.checkpoint = json_get_or<bool>(json, "checkpoint", c.checkpoint, where);
   return c;
 }
 
@@ -106,11 +108,12 @@ Json encoder_config_to_json(const models::TransformerEncoderConfig& c) {
           {"heads", c.heads},
           {"hidden", c.hidden},
           {"max_len", c.max_len},
-          {"causal", c.causal}};
+          {"causal", c.causal},
+          {"checkpoint", c.checkpoint}};
 }
 
 models::TransformerEncoderConfig encoder_config_from_json(const Json& json, const std::string& where) {
-  check_known_keys(json, {"type", "inputs", "width", "outputs", "blocks", "heads", "hidden", "max_len", "causal"}, where);
+  check_known_keys(json, {"type", "inputs", "width", "outputs", "blocks", "heads", "hidden", "max_len", "causal", "checkpoint"}, where);
   models::TransformerEncoderConfig c;
   c.inputs = read_size(json, "inputs", c.inputs, where);
   c.width = read_size(json, "width", c.width, where);
@@ -120,6 +123,7 @@ models::TransformerEncoderConfig encoder_config_from_json(const Json& json, cons
   c.hidden = read_size(json, "hidden", c.hidden, where);
   c.max_len = read_size(json, "max_len", c.max_len, where);
   c.causal = json_get_or<bool>(json, "causal", c.causal, where);
+  c.checkpoint = json_get_or<bool>(json, "checkpoint", c.checkpoint, where);
   return c;
 }
 

@@ -1,6 +1,7 @@
 #include "wholestep/models.h"
 
 #include "api/layer_checks.h"
+#include "wholestep/recompute.h"
 
 namespace ws::models {
 
@@ -36,7 +37,7 @@ TransformerEncoder::TransformerEncoder(const TransformerEncoderConfig& config, K
 Tensor TransformerEncoder::forward(const Tensor& x) const {
   check_sequence("encoder", *this, x);
   Tensor h = positions_(input_.unrounded(x));  // [B,T,C]
-  for (const auto& block : blocks_) h = (*block)(h);
+  for (const auto& block : blocks_) h = config_.checkpoint ? checkpoint(*block, h) : (*block)(h);
   return output_.unrounded(mean_(h));
 }
 

@@ -75,6 +75,9 @@ struct Trainer::Impl {
       fail("trainer: clip_norm {} must be above 0; leave it out to have no clipping", *options.clip_norm);
     if (options.clip_value && !(*options.clip_value > 0))
       fail("trainer: clip_value {} must be above 0; leave it out to have no clipping", *options.clip_value);
+    if (options.memory_budget_bytes < 0) fail("trainer: memory_budget_bytes {} must not be negative", options.memory_budget_bytes);
+    if (options.memory_budget_bytes > 0 && !options.compile)
+      fail("trainer: a memory budget is for the compiled step; set compile = true, or use checkpoint() in the model");
     if (!(options.weight_decay >= 0)) fail("trainer: weight_decay {} must be at least 0", options.weight_decay);
     if (!loss) fail("trainer: the loss is empty");
     parameters = model.parameters();
@@ -226,7 +229,10 @@ struct Trainer::Impl {
       }
       const char* name = part == Part::gather ? "gather_gradients" : "train_step";
       program.emplace([this, part](std::span<const Tensor> in) { return run_part(part, in[0], in[1]); }, std::move(state),
-                      JitOptions{.name = name, .num_threads = options.num_threads, .compute_dtype = options.compute_dtype});
+                      JitOptions{.name = name,
+                                 .num_threads = options.num_threads,
+                                 .compute_dtype = options.compute_dtype,
+                                 .memory_budget_bytes = options.memory_budget_bytes});
     }
     const Tensor inputs[] = {x, y};
     return (*program)(inputs);

@@ -65,7 +65,7 @@ Value Graph::add_input(std::string input_name, Type type) {
   return v;
 }
 
-std::vector<Value> Graph::add_node(const OpDef& op, std::vector<Value> inputs, Attrs attrs, std::string path) {
+std::vector<Value> Graph::add_node(const OpDef& op, std::vector<Value> inputs, Attrs attrs, std::string path, int checkpoint) {
   const std::string mistake = find_mistake(op, inputs.size(), attrs);
   WS_ASSERT(mistake.empty(), "{}", mistake);
   std::vector<Type> input_types;
@@ -84,7 +84,7 @@ std::vector<Value> Graph::add_node(const OpDef& op, std::vector<Value> inputs, A
     types_.push_back(t);
     producers_.push_back(static_cast<int>(nodes_.size()));
   }
-  nodes_.push_back({&op, std::move(attrs), std::move(inputs), results, std::move(path)});
+  nodes_.push_back({&op, std::move(attrs), std::move(inputs), results, std::move(path), checkpoint});
   return results;
 }
 

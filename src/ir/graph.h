@@ -14,6 +14,8 @@ struct Node {
   std::vector<Value> inputs;
   std::vector<Value> results;  // consecutive ids
   std::string path;            // layer path for messages and profiles ("blocks.0.attention"), may be empty
+  // k > 0: made inside checkpoint() number k, to be computed again rather than kept for backward; -k: what it returns, kept.
+  int checkpoint = 0;
 };
 
 struct GraphInput {
@@ -33,7 +35,8 @@ class Graph {
   std::string name = "main";
   Value add_input(std::string name, Type type);
   /// Infers result types and appends. Throws ws::Error from the op's rule.
-  std::vector<Value> add_node(const OpDef& op, std::vector<Value> inputs, Attrs attrs, std::string path = {});
+  std::vector<Value> add_node(const OpDef& op, std::vector<Value> inputs, Attrs attrs, std::string path = {},
+                              int checkpoint = 0);
   void add_output(Value v, std::string name, int donates_input = -1);
 
   const std::vector<Node>& nodes() const { return nodes_; }

@@ -189,6 +189,14 @@ class Parser {
     return attrs;
   }
 
+  int parse_checkpoint() {
+    const Token place = lexer_.peek();
+    const int64_t number = parse_integer("the number of a checkpoint");
+    if (number == 0 || number > INT32_MAX || number < -INT32_MAX)
+      lexer_.fail_at(place, "the number of a checkpoint is not 0 and below 2^31");
+    return static_cast<int>(number);
+  }
+
   void parse_node() {
     std::vector<Token> names{take_value("a value")};
     while (lexer_.accept(",")) names.push_back(take_value("a value"));
@@ -217,8 +225,9 @@ class Parser {
       lexer_.fail_at(declared.front().first, fmt::format("{} type(s) for {} result(s)", declared.size(), names.size()));
     std::string path;
     if (lexer_.accept("@")) path = parse_name("a path");
-    const std::vector<Value> results =
-        at_place(op_name, [&] { return graph_.add_node(*op, std::move(inputs), std::move(attrs), std::move(path)); });
+    const int checkpoint = lexer_.accept("checkpoint") ? parse_checkpoint() : 0;
+    const std::vector<Value> results = at_place(
+        op_name, [&] { return graph_.add_node(*op, std::move(inputs), std::move(attrs), std::move(path), checkpoint); });
     for (size_t i = 0; i < results.size(); ++i) {
       const Type& inferred = graph_.type_of(results[i]);
       if (declared[i].second != inferred)

@@ -48,6 +48,7 @@ std::string print(const Graph& graph) {
     out += " : ";
     append_list(out, node.results, type);
     if (!node.path.empty()) out += "  @" + bare_or_quoted(node.path);
+    if (node.checkpoint != 0) fmt::format_to(std::back_inserter(out), "  checkpoint {}", node.checkpoint);
     out += '\n';
   }
   out += "  return";

@@ -63,13 +63,17 @@ bool has(const std::vector<int>& list, int x) { return std::find(list.begin(), l
 }  // namespace
 
 bool may_take_over(const Program& program, const std::vector<Lifetime>& lives, int c, int write, int read) {
+  if (write == read || lives[static_cast<size_t>(write)].first != c || lives[static_cast<size_t>(read)].last != c ||
+      lives[static_cast<size_t>(read)].first == c)
+    return false;
+  return could_take_over(program, c, write, read);
+}
+
+bool could_take_over(const Program& program, int c, int write, int read) {
   const KernelCall& call = program.calls[static_cast<size_t>(c)];
   const ProgramBuffer &w = program.buffers[static_cast<size_t>(write)], &r = program.buffers[static_cast<size_t>(read)];
   if (write == read ||
       std::find(call.in_place.begin(), call.in_place.end(), std::array<int, 2>{write, read}) == call.in_place.end())
-    return false;
-  if (lives[static_cast<size_t>(write)].first != c || lives[static_cast<size_t>(read)].last != c ||
-      lives[static_cast<size_t>(read)].first == c)
     return false;
   if (size_of(w.dtype) != size_of(r.dtype) || w.num_bytes() > r.num_bytes()) return false;
   if (has(call.writes, read) || has(call.reads, write)) return false;

@@ -13,8 +13,6 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 
-int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
 void count_signature(const Program& program, bool outputs_outside, MemoryPlan& plan) {
   int64_t outside = 0;
   for (const ProgramBuffer& b : program.buffers) {
@@ -30,6 +28,8 @@ void count_signature(const Program& program, bool outputs_outside, MemoryPlan& p
 }
 
 }  // namespace
+
+int64_t aligned_bytes(const ProgramBuffer& buffer) { return (buffer.num_bytes() + kAlignment - 1) / kAlignment * kAlignment; }
 
 MemoryPlan plan_memory(const Program& program, bool outputs_outside) {
   const std::vector<Lifetime> lives = lifetimes(program);
@@ -54,7 +54,7 @@ MemoryPlan plan_memory(const Program& program, bool outputs_outside) {
       blocks[static_cast<size_t>(block_of[i])].last = lives[i].last;
     } else {
       block_of[i] = static_cast<int>(blocks.size());
-      blocks.push_back({aligned(program.buffers[i].num_bytes()), lives[i].first, lives[i].last});
+      blocks.push_back({aligned_bytes(program.buffers[i]), lives[i].first, lives[i].last});
     }
   }
 

@@ -17,6 +17,8 @@ struct MemoryPlan {
 /// Offsets are 64-byte aligned. Outputs that are not donated are temporaries too (copied out or handed over by the runtime), unless
 /// `outputs_outside`, where the runtime binds memory of the caller to them.
 MemoryPlan plan_memory(const Program& program, bool outputs_outside = true);
+/// What the buffer takes of the arena.
+int64_t aligned_bytes(const ProgramBuffer& buffer);
 /// Throws InternalError if two buffers that live at once overlap. Run under VERIFY >= 1.
 void verify_plan(const Program& program, const MemoryPlan& plan);
 /// One line a buffer: offset, bytes, first and last call, name.

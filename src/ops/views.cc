@@ -12,7 +12,7 @@ struct View {
   Shape (*shape)(const Type& in, const Attrs& attrs);
   /// Position in the input of result element `at`.
   Index (*source)(const Index& at, const Shape& in, const Shape& out, const Attrs& attrs);
-  Value (*vjp)(Builder& b, const Type& in, const Shape& out, const Attrs& attrs, Value grad);
+  Value (*vjp)(Builder& b, const Shape& in, const Shape& out, const Attrs& attrs, Value grad);
 };
 
 OpDef view(const View& v) {
@@ -27,7 +27,7 @@ OpDef view(const View& v) {
         return {{in[0].dtype, v.shape(in[0], attrs)}};
       },
       .vjp = [v](Builder& b, const OpDef::VjpArgs& a) -> Grads {
-        return {v.vjp(b, b.type_of(a.inputs[0]), b.type_of(a.results[0]).shape, a.attrs, a.grad_results[0])};
+        return {v.vjp(b, b.type_of(a.inputs[0]).shape, b.type_of(a.results[0]).shape, a.attrs, a.grad_results[0])};
       },
       .cost = [](Types, Types, const Attrs&) { return Cost{}; },  // its readers pay for what they read
       .reference =
@@ -77,11 +77,8 @@ Shape sliced_shape(const Type& in, const Attrs& attrs) {
   return Shape(dims);
 }
 
-// The adjoint of a slice: zeros before, between and after. An f32 gradient of a bf16 value is rounded here, so that parts of a value
-// are put together in half the memory.
-Value padded_back(Builder& b, const Type& type, const Shape& out, const Attrs& attrs, Value grad) {
-  const Shape& in = type.shape;
-  grad = b.cast(grad, type.dtype);
+// The adjoint of a slice: zeros before, between and after.
+Value padded_back(Builder& b, const Shape& in, const Shape& out, const Attrs& attrs, Value grad) {
   std::vector<int64_t> low, high, interior;
   for (int i = 0; i < in.rank(); ++i) {
     const int64_t start = at(attrs.integers("starts"), i), step = at(attrs.integers("steps"), i);
@@ -107,7 +104,7 @@ const OpDef& reshape_op() {
             return to;
           },
       .source = [](const Index& at, const Shape& in, const Shape& out, const Attrs&) { return unravel(ravel(at, out), in); },
-      .vjp = [](Builder& b, const Type& in, const Shape&, const Attrs&, Value g) { return b.reshape(g, in.shape); },
+      .vjp = [](Builder& b, const Shape& in, const Shape&, const Attrs&, Value g) { return b.reshape(g, in); },
   });
   return def;
 }
@@ -133,9 +130,9 @@ const OpDef& broadcast_op() {
             return from;
           },
       .vjp =
-          [](Builder& b, const Type& in, const Shape&, const Attrs&, Value g) {
+          [](Builder& b, const Shape& in, const Shape&, const Attrs&, Value g) {
             if (b.type_of(g).dtype == DType::bf16) g = b.cast(g, DType::f32);  // sums are never taken in bf16
-            return b.sum_to(g, in.shape);
+            return b.sum_to(g, in);
           },
   });
   return def;
@@ -154,7 +151,7 @@ const OpDef& transpose_op() {
             return from;
           },
       .vjp =
-          [](Builder& b, const Type&, const Shape&, const Attrs& attrs, Value g) {
+          [](Builder& b, const Shape&, const Shape&, const Attrs& attrs, Value g) {
             const auto& permutation = attrs.integers("permutation");
             std::vector<int64_t> inverse(permutation.size());
             for (size_t i = 0; i < permutation.size(); ++i)

@@ -79,6 +79,11 @@ PipelineResult run_pipeline(const Graph& graph, const PipelineOptions& options) 
       if (options.verify >= 2 && better) verify_after(result.graph, pass.name);
       if (options.time)
         note("pass {:<32} {:9.3f} ms  {} nodes{}", pass.name, seconds * 1e3, num_nodes, better ? "" : ", unchanged");
+      if (flags().debug >= 3 && better) {
+        std::string hits;
+        for (const auto& [what, count] : context.hits) hits += fmt::format("{}{} {}", hits.empty() ? "" : ", ", what, count);
+        note("{}: {} leaves {} nodes: {}", graph.name, pass.name, num_nodes, hits);
+      }
       result.passes.push_back({std::string(pass.name), seconds, better.has_value(), num_nodes, std::move(context.hits)});
     }
   }

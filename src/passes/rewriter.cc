@@ -29,7 +29,7 @@ void Rewriter::replace(Value old, Value by) {
 }
 
 void Rewriter::copy(const Node& node) {
-  const std::vector<Value> results = to_.add_node(*node.op, map(node.inputs), node.attrs, node.path);
+  const std::vector<Value> results = to_.add_node(*node.op, map(node.inputs), node.attrs, node.path, node.checkpoint);
   for (size_t i = 0; i < results.size(); ++i) replace(node.results[i], results[i]);
 }
 

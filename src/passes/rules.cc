@@ -1,7 +1,6 @@
 #include "passes/rules.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 
 namespace ws {
@@ -140,31 +139,6 @@ Value select_not(const Match& m) {
   return inverse ? m.builder.op("select", {inverse->inputs[0], m.inputs[2], m.inputs[1]}) : Value{};
 }
 
-// No denormals can come out of v, which a cast would flush: it was computed, or copied from what was.
-bool is_computed(const Match& m, Value v, int depth = 8) {
-  static constexpr std::array kCopies = {"reshape",     "transpose", "slice",      "broadcast",
-                                         "concatenate", "pad",       "swap_pairs", "select"};
-  const int p = m.graph.producer_of(v);
-  if (p < 0 || depth == 0) return false;
-  const Node& node = m.graph.nodes()[static_cast<size_t>(p)];
-  if (std::find(kCopies.begin(), kCopies.end(), node.op->name) != kCopies.end())
-    return std::all_of(node.inputs.begin() + (node.op->name == "select"), node.inputs.end(),
-                       [&](Value x) { return is_computed(m, x, depth - 1); });
-  static constexpr std::array kArithmetic = {"cast", "add", "sub", "mul", "div", "matmul", "attention", "constant"};
-  return std::find(kArithmetic.begin(), kArithmetic.end(), node.op->name) != kArithmetic.end();
-}
-
-// Widening loses nothing, so the rounding after it does nothing.
-Value cast_of_widened(const Match& m) {
-  if (m.attrs.dtype("dtype") != DType::bf16) return {};
-  const Node* view = m.made_by(m.x(), "reshape");
-  const Node* widened = m.made_by(view ? view->inputs[0] : m.x(), "cast");
-  if (!widened || m.graph.type_of(widened->results[0]).dtype != DType::f32) return {};
-  const Value narrow = widened->inputs[0];
-  if (m.graph.type_of(narrow).dtype != DType::bf16 || !is_computed(m, narrow)) return {};
-  return m.builder.reshape(narrow, m.result_type().shape);
-}
-
 Value cast_to_same(const Match& m) { return m.graph.type_of(m.x()).dtype == m.attrs.dtype("dtype") ? m.x() : Value{}; }
 
 // ---- Matmul: its flags say that an operand's last two dims are stored swapped; the order of its sums does not change.
@@ -210,7 +184,6 @@ constexpr Rule kRules[] = {
     {"pad_nothing", "pad(x) by nothing", "x", "pad", pad_nothing},
     {"add_neighbouring_pads", "pad(x) + pad(y) on neighbouring ranges", "pad(concatenate(x + 0, y + 0))", "add",
      add_neighbouring_pads},
-    {"cast_of_widened", "cast(reshape(cast(x: bf16) to f32)) to bf16, x computed", "reshape(x)", "cast", cast_of_widened},
     {"cast_to_same", "cast(x) to the dtype of x", "x", "cast", cast_to_same},
     {"cancel_neg", "neg(neg(x))", "x", "neg", cancel_pair},
     {"cancel_not", "logical_not(logical_not(x))", "x", "logical_not", cancel_pair},

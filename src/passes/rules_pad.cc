@@ -1,6 +1,5 @@
 // The gradient of a value that was cut into slices is a sum of pads, each zero outside its own range. Where the ranges are neighbours the
-// sum is a concatenation; only `+ 0` remains of the addition, which keeps its bits (-0 + 0 is +0, a denormal is flushed). Pads of
-// bf16 are summed widened; x + 0 is exact in bf16 too, so their concatenation is made first and widened then.
+// sum is a concatenation; only `+ 0` remains of the addition, which keeps its bits (-0 + 0 is +0, a denormal is flushed).
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -15,14 +14,11 @@ struct Padded {
   Value x;
   int axis;
   int64_t low, high, size;  // zeros before and after, and the range between them
-  bool is_widened = false;  // the pad is of bf16, its result widened to f32
 };
 
 // A pad along one axis, with nothing between elements.
 std::optional<Padded> as_padded(const Match& m, Value v) {
-  const Node* widening = m.made_by(v, "cast");
-  if (widening && m.graph.type_of(widening->inputs[0]).dtype != DType::bf16) return std::nullopt;
-  const Node* pad = m.made_by(widening ? widening->inputs[0] : v, "pad");
+  const Node* pad = m.made_by(v, "pad");
   if (!pad) return std::nullopt;
   const auto &low = pad->attrs.integers("low"), &high = pad->attrs.integers("high"), &interior = pad->attrs.integers("interior");
   int axis = -1;
@@ -34,8 +30,7 @@ std::optional<Padded> as_padded(const Match& m, Value v) {
   }
   if (axis < 0) return std::nullopt;
   const Value x = pad->inputs[0];
-  return Padded{
-      x, axis, low[static_cast<size_t>(axis)], high[static_cast<size_t>(axis)], m.shape_of(x)[axis], widening != nullptr};
+  return Padded{x, axis, low[static_cast<size_t>(axis)], high[static_cast<size_t>(axis)], m.shape_of(x)[axis]};
 }
 
 bool is_zero(const Match& m, Value v) {
@@ -65,7 +60,7 @@ void append_pieces(const Match& m, const Padded& padded, std::vector<Value>& pie
 
 Value add_neighbouring_pads(const Match& m) {
   auto first = as_padded(m, m.inputs[0]), second = as_padded(m, m.inputs[1]);
-  if (!first || !second || first->axis != second->axis || first->is_widened != second->is_widened) return {};
+  if (!first || !second || first->axis != second->axis) return {};
   if (second->low + second->size == first->low) std::swap(first, second);
   if (first->low + first->size != second->low) return {};
   const Shape shape = m.shape_of(m.x());
@@ -76,8 +71,7 @@ Value add_neighbouring_pads(const Match& m) {
   std::vector<int64_t> low(static_cast<size_t>(shape.rank())), high = low;
   low[static_cast<size_t>(first->axis)] = first->low;
   high[static_cast<size_t>(first->axis)] = second->high;
-  const Value sum = m.builder.op("pad", {joined}, {{"low", low}, {"high", high}, {"interior", std::vector<int64_t>(low.size())}});
-  return first->is_widened ? m.builder.cast(sum, DType::f32) : sum;
+  return m.builder.op("pad", {joined}, {{"low", low}, {"high", high}, {"interior", std::vector<int64_t>(low.size())}});
 }
 
 }  // namespace ws

@@ -34,10 +34,11 @@ class Simplifier final : public Builder {
         return {better};
       }
     }
-    return graph_.add_node(op, {inputs.begin(), inputs.end()}, attrs, path);
+    return graph_.add_node(op, {inputs.begin(), inputs.end()}, attrs, path, checkpoint);
   }
 
-  std::string path;
+  std::string path;  // these two are given to new nodes
+  int checkpoint = 0;
   bool any_hit = false;
 
  private:
@@ -57,6 +58,7 @@ std::optional<Graph> simplify(const Graph& graph, PassContext& context) {
   Simplifier simplifier(rewriter.graph(), context);
   for (const Node& node : graph.nodes()) {
     simplifier.path = node.path;
+    simplifier.checkpoint = node.checkpoint;
     const std::vector<Value> results = simplifier.apply(*node.op, rewriter.map(node.inputs), node.attrs);
     for (size_t i = 0; i < results.size(); ++i) rewriter.replace(node.results[i], results[i]);
   }

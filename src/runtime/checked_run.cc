@@ -6,6 +6,7 @@
 
 #include "support/error.h"
 #include "support/flags.h"
+#include "support/log.h"
 #include "support/trace.h"
 
 namespace ws {
@@ -54,7 +55,9 @@ void add_guards(Program& program) {
     if (b.role == ProgramBuffer::Role::kTemporary) b.num_elements += kGuardBytes / static_cast<int64_t>(size_of(b.dtype));
 }
 
-bool CheckedRun::wanted() { return flags().verify >= 3 || flags().nan_check || flags().poison || tracing(); }
+bool CheckedRun::wanted() {
+  return flags().debug >= 5 || flags().verify >= 3 || flags().nan_check || flags().poison || tracing();
+}
 
 CheckedRun::CheckedRun(const Executable& executable, void* const* inputs, void* const* outputs, char* arena)
     : executable_(executable), inputs_(inputs), outputs_(outputs), arena_(arena) {
@@ -212,6 +215,8 @@ bool CheckedRun::writes_value(int call, int value) const {
 }
 
 void CheckedRun::after(int call, double ns) {
+  WS_LOG(5, "{:4} {:<50} {:9.1f} us {:8.1f} GFLOP/s {:7.1f} GB/s", call, title(call_at(call)), ns / 1e3,
+         call_at(call).cost.flops / std::max(ns, 1.0), call_at(call).cost.bytes / std::max(ns, 1.0));
   if (flags().verify >= 3) compare(call);
   if (flags().nan_check) check_finite(call);
   if (flags().poison) {

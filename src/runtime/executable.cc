@@ -2,6 +2,7 @@
 
 #include "runtime/checked_run.h"
 #include "runtime/thread_pool.h"
+#include "support/bytes.h"
 #include "support/error.h"
 #include "support/flags.h"
 #include "support/float_mode.h"
@@ -33,13 +34,31 @@ void add_workspaces(Program& program, const Backend& backend, int num_threads) {
   }
 }
 
+std::string exact_bytes(int64_t bytes) { return fmt::format("{} bytes ({})", bytes, bytes_text(static_cast<double>(bytes))); }
+
+/// checkpoint() and the budget.
+void recompute_within_budget(PlannedProgram& planned, const Graph& graph, const ExecutableOptions& options) {
+  int64_t arena_budget = -1, fixed = 0;
+  if (options.memory_budget_bytes > 0) {
+    const MemoryPlan without = plan_memory(*planned.program);
+    fixed = without.argument_bytes + without.output_bytes - without.donated_bytes;
+    arena_budget = std::max<int64_t>(options.memory_budget_bytes - fixed, 0);
+  }
+  planned.recomputation = recompute(*planned.program, graph, arena_budget, options.num_threads);
+  if (const int64_t least = planned.recomputation.least_arena_bytes; least > 0)
+    fail("{}: a memory budget of {} cannot be met: the least possible is {} ({} of it arguments, state and results); use a smaller "
+         "batch, or give it that much",
+         graph.name, bytes_text(static_cast<double>(options.memory_budget_bytes)), exact_bytes(fixed + least),
+         bytes_text(static_cast<double>(fixed)));
+}
+
 /// DUMP, EXPLAIN=fusion. One-op programs of the loop are left out of explanations: there is nothing to explain.
 void describe(const Executable& e) {
   if (!flags().dump.empty()) {
     dump(e.graph().name + ".program.txt", print(e.program()));
     dump(e.graph().name + ".plan.txt", print(e.program(), e.plan()));
   }
-  WS_LOG(4, "{}", print(e.program()));
+  WS_LOG(4, "{}{}", print(e.program()), print(e.program(), e.plan()));
   if (flags().explain != "fusion" || e.program().calls.size() < 2) return;
   for (const KernelCall& call : e.program().calls)
     note("{}{}: {}", call.name, call.path.empty() ? "" : " @" + call.path, call.reason);
@@ -51,22 +70,33 @@ std::unique_ptr<Executable> Executable::compile(const Graph& graph, const Execut
   std::unique_ptr<Executable> e(new Executable());
   e->graph_ = graph;
   e->options_ = options;
+  PlannedProgram planned = Executable::plan(graph, options);
+  auto program = planned.program;
+  e->plan_ = std::move(planned.plan);
+  e->recomputation_ = planned.recomputation;
+  e->program_ = program;
+  e->checked_ = CheckedRun::wanted();
+  describe(*e);
+  e->device_ = cpu_backend().load(program, e->plan_, options.num_threads);
+  return e;
+}
+
+PlannedProgram Executable::plan(const Graph& graph, const ExecutableOptions& options) {
   Backend& backend = cpu_backend();
   ScheduleOptions how;
   how.fuse = options.fuse && !flags().disabled("fuse");
   how.repeat_late = !flags().disabled("repeat_late");
   how.num_threads = options.num_threads;
   how.input_layouts = options.input_layouts;
-  auto program = std::make_shared<Program>(schedule(graph, how));
-  add_workspaces(*program, backend, options.num_threads);
-  if (flags().poison) add_guards(*program);
-  e->plan_ = plan_memory(*program);
-  if (flags().verify >= 1) verify_plan(*program, e->plan_);
-  e->program_ = program;
-  e->checked_ = CheckedRun::wanted();
-  describe(*e);
-  e->device_ = backend.load(program, e->plan_, options.num_threads);
-  return e;
+  PlannedProgram planned;
+  planned.program = std::make_shared<Program>(schedule(graph, how));
+  Program& program = *planned.program;
+  add_workspaces(program, backend, options.num_threads);
+  recompute_within_budget(planned, graph, options);
+  if (flags().poison) add_guards(program);
+  planned.plan = plan_memory(program);
+  if (flags().verify >= 1) verify_plan(program, planned.plan);
+  return planned;
 }
 
 namespace {

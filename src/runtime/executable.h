@@ -7,6 +7,7 @@
 
 #include "backend/backend.h"
 #include "memory/plan.h"
+#include "memory/recompute.h"
 #include "schedule/program.h"
 
 namespace ws {
@@ -15,11 +16,23 @@ struct ExecutableOptions {
   bool fuse = true;
   int num_threads = 1;
   std::vector<InputLayout> input_layouts;  // empty: all inputs dense
+  int64_t memory_budget_bytes = 0;         // of arguments, results and temporaries together; 0: none
   bool share_arena = false;                // the loop: one arena a thread for all its ops, as large as the largest needs
+};
+
+/// A graph's kernels and their memory, before any machine code.
+struct PlannedProgram {
+  std::shared_ptr<Program> program;
+  MemoryPlan plan;
+  Recomputation recomputation;
+  /// State, arguments, results and temporaries, per-thread scratch left out.
+  int64_t peak_bytes() const { return plan.argument_bytes + plan.output_bytes - plan.donated_bytes + plan.arena_bytes; }
 };
 
 class Executable {
  public:
+  /// Schedule and memory alone: what compile() would run, priced. An Error for a budget that cannot be met names the least possible.
+  static PlannedProgram plan(const Graph& graph, const ExecutableOptions& options);
   /// `graph` has been through the passes. Throws ws::Error where the machine lacks memory or an instruction set.
   static std::unique_ptr<Executable> compile(const Graph& graph, const ExecutableOptions& options);
   ~Executable();
@@ -34,6 +47,8 @@ class Executable {
   const Graph& graph() const { return graph_; }
   const Program& program() const { return *program_; }
   const MemoryPlan& plan() const { return plan_; }
+  const Recomputation& recomputation() const { return recomputation_; }
+  int64_t scratch_bytes() const { return device_->scratch_bytes(); }
   /// Arena plus per-thread scratch, as allocated.
   int64_t temporary_bytes() const;
   int num_threads() const { return options_.num_threads; }
@@ -49,6 +64,7 @@ class Executable {
   ExecutableOptions options_;
   std::shared_ptr<const Program> program_;
   MemoryPlan plan_;
+  Recomputation recomputation_;
   std::unique_ptr<DeviceProgram> device_;
   Workers* workers_ = nullptr;
   void* arena_ = nullptr;

@@ -11,7 +11,6 @@ namespace {
 constexpr size_t kMaxRepeated = 10;       // nodes repeated in one group for one value
 constexpr size_t kMaxRepeatedInAll = 60;  // and for all of them
 constexpr int kMaxExpensive = 2;
-constexpr int64_t kSmall = 16;  // a value of a 16th of the bytes is small
 
 class Materializer {
  public:
@@ -29,7 +28,7 @@ class Materializer {
     if (repeat_cheap) {
       for (int g = 0; g < static_cast<int>(groups_.list.size()); ++g)
         if (groups_.list[static_cast<size_t>(g)].kind == Group::Kind::kGemm) choose_base(g);
-      for (int n = 0; n < static_cast<int>(graph_.nodes().size()); ++n) store_narrow(n) || try_repeat(n);
+      for (int n = 0; n < static_cast<int>(graph_.nodes().size()); ++n) try_repeat(n);
     }
     collect_bodies();
     return std::move(result_);
@@ -72,22 +71,15 @@ class Materializer {
            !n.op->has(kIndexed);
   }
 
-  /// What it takes for v's readers to compute v.
-  struct Price {
-    int expensive = 0;
-    std::set<int> longer_lives;  // values that must stay in memory for it
-    std::set<int> stores;        // values, small beside v, that must be written for it
-  };
-
   /// Adds to `chain` what group g must compute to have v itself; false where that is too much or a leaf is not in memory.
-  bool expand(Value v, int g, std::set<int>& chain, size_t limit, Price& price) {
+  bool expand(Value v, int g, std::set<int>& chain, size_t limit, int& expensive, std::set<int>& longer_lives) {
     const int p = graph_.producer_of(v);
     const Node& n = node(p);
     if (chain.count(p) != 0) return true;
     if (!repeatable(n) || chain.size() >= limit) return false;
     const Group& group = groups_.list[static_cast<size_t>(g)];
     if (graph_.type_of(v).shape.num_elements() != group.elements) return false;
-    if (n.op->has(kExpensive) && ++price.expensive > kMaxExpensive) return false;
+    if (n.op->has(kExpensive) && ++expensive > kMaxExpensive) return false;
     chain.insert(p);
     for (Value o : n.inputs) {
       const Value b = base(o);
@@ -99,26 +91,12 @@ class Materializer {
         continue;
       }
       if (stored(b)) {
-        if (graph_.type_of(b).shape.num_elements() == group.elements && last_reader(b) < first_node(g))
-          price.longer_lives.insert(b.id);
+        if (graph_.type_of(b).shape.num_elements() == group.elements && last_reader(b) < first_node(g)) longer_lives.insert(b.id);
         continue;
       }
-      if (bytes_of(b) * kSmall <= bytes_of(v) && groups_.list[static_cast<size_t>(home(b))].kind == Group::Kind::kLoop) {
-        price.stores.insert(b.id);
-        continue;
-      }
-      if (!views_.is_whole(o) || !expand(b, g, chain, limit, price)) return false;
+      if (!views_.is_whole(o) || !expand(b, g, chain, limit, expensive, longer_lives)) return false;
     }
     return true;
-  }
-  int64_t bytes_of(Value v) const {
-    const Type& type = graph_.type_of(v);
-    return type.shape.num_elements() * static_cast<int64_t>(size_of(type.dtype));
-  }
-  int64_t bytes_of(const std::set<int>& values) const {
-    int64_t sum = 0;
-    for (int id : values) sum += bytes_of(Value{id});
-    return sum;
   }
   int last_reader(Value b) const {
     int last = -1;
@@ -129,7 +107,7 @@ class Materializer {
   /// What each reader would have to compute for the value of node n not to be stored; nothing where it has to be.
   struct Plan {
     int group;
-    std::set<int> nodes, stores;
+    std::set<int> nodes;
     std::vector<int64_t> cuts;
   };
   std::vector<Plan> plan_repeat(int n) {
@@ -142,12 +120,12 @@ class Materializer {
       if (g == own) continue;
       const Group& group = groups_.list[static_cast<size_t>(g)];
       if (group.kind == Group::Kind::kLibrary || !read_whole_by(v, g)) return {};
-      Plan plan{g, repeated_[static_cast<size_t>(g)], {}, cuts_[static_cast<size_t>(g)]};
-      Price price;
+      Plan plan{g, repeated_[static_cast<size_t>(g)], cuts_[static_cast<size_t>(g)]};
+      int expensive = 0;
+      std::set<int> longer_lives;  // values that would have to stay in memory for it: one for one is fair
       if (plan.nodes.size() > kMaxRepeatedInAll) return {};
-      if (!expand(v, g, plan.nodes, plan.nodes.size() + kMaxRepeated, price)) return {};
-      if (bytes_of(price.longer_lives) + bytes_of(price.stores) > bytes_of(v)) return {};  // one for one is fair
-      plan.stores = std::move(price.stores);
+      if (!expand(v, g, plan.nodes, plan.nodes.size() + kMaxRepeated, expensive, longer_lives) || longer_lives.size() > 1)
+        return {};
       for (int c : plan.nodes)
         if (!merge_cuts(plan.cuts, graph_.type_of(node(c).results[0]).shape, 1)) return {};
       const bool splits_columns =
@@ -157,31 +135,16 @@ class Materializer {
     }
     return plans;
   }
-  bool try_repeat(int n) {
+  void try_repeat(int n) {
     std::vector<Plan> plans = plan_repeat(n);
-    if (plans.empty()) return false;
+    if (plans.empty()) return;
     for (Plan& plan : plans) {
-      for (int id : plan.stores) result_.stored[static_cast<size_t>(id)] = true;
       for (int c : plan.nodes)
         for (Value o : node(c).inputs) readers_[static_cast<size_t>(base(o).id)].insert(plan.group);
       repeated_[static_cast<size_t>(plan.group)] = std::move(plan.nodes);
       cuts_[static_cast<size_t>(plan.group)] = std::move(plan.cuts);
     }
     stored(node(n).results[0]) = false;
-    return true;
-  }
-  /// A widened value costs twice the memory of what it was widened from: that is stored, and its readers widen.
-  bool store_narrow(int n) {
-    const Node& cast = node(n);
-    if (groups_.of_node[static_cast<size_t>(n)] < 0 || cast.op->name != "cast" || !stored(cast.results[0])) return false;
-    const Value narrow = base(cast.inputs[0]);
-    if (bytes_of(narrow) >= bytes_of(cast.results[0]) || stored(narrow) || graph_.producer_of(narrow) < 0 ||
-        !views_.is_whole(cast.inputs[0]) || home(narrow) != home(cast.results[0]))
-      return false;
-    stored(narrow) = true;
-    if (try_repeat(n)) return true;
-    stored(narrow) = false;
-    return false;
   }
 
   int count_repeatable(const Group& group, int after) {

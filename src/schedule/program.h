@@ -42,12 +42,26 @@ struct LoopCall {
   std::vector<int64_t> scalars;               // bits
 };
 
+/// A unique_ptr that copies what it holds, so that calls can be copied.
+template <class T>
+struct CopyingPtr : std::unique_ptr<T> {
+  using std::unique_ptr<T>::unique_ptr;
+  CopyingPtr() = default;
+  CopyingPtr(std::unique_ptr<T>&& other) : std::unique_ptr<T>(std::move(other)) {}
+  CopyingPtr(CopyingPtr&&) noexcept = default;
+  CopyingPtr(const CopyingPtr& other) : std::unique_ptr<T>(other ? std::make_unique<T>(*other) : nullptr) {}
+  CopyingPtr& operator=(CopyingPtr other) noexcept {
+    this->swap(other);
+    return *this;
+  }
+};
+
 /// C = A B (batched). Where `store` is set it receives each finished tile (access with buffer -1) and C is written only by it.
 struct GemmCall {
   int64_t batch = 1, m = 0, n = 0, k = 0;
   View a, b, c;  // dims [batch, m, k], [batch, k, n], [batch, m, n]; any strides for a and b, unit inner stride for c
   DType operand_dtype = DType::f32, result_dtype = DType::f32;  // of a and b; of c (a store's tile is always f32)
-  std::unique_ptr<LoopCall> store;
+  CopyingPtr<LoopCall> store;
   int workspace = -1;  // temporary buffer for packing, or -1
 };
 
@@ -68,6 +82,7 @@ struct KernelCall {
   std::vector<int> reads, writes;  // buffers
   /// Pairs (write, read): same elements in the same order, so the write may take over the read's memory if that dies here.
   std::vector<std::array<int, 2>> in_place;
+  bool recomputed = false;  // a copy of an earlier call, run again so that its results need not be kept
   Cost cost;
 };
 

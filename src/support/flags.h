@@ -12,7 +12,7 @@ namespace ws {
 // INTEGER(name, default, lowest, highest, help)  TOGGLE(name, default, help)  TEXT(name, help)  LIST(name, help): separated by commas
 #define WS_FLAGS(INTEGER, TOGGLE, TEXT, LIST)                                                                              \
   INTEGER(debug, 0, 0, 6,                                                                                                  \
-          "notes on stderr: 1 compiles and cache, 2 passes, 3 graphs, 4 programs and plans, 5 kernel bodies, 6 LLVM text") \
+          "notes on stderr: 1 compiles, 2 size, cost and memory of each, 3 passes and rule hits, 4 kernels and plans, 5 time of each kernel at each run, 6 generated code") \
   TEXT(dump, "folder that receives graphs, programs, plans and machine code of each compile")                              \
   LIST(disable, "passes and rewrite rules to leave out")                                                                   \
   INTEGER(verify, 0, 0, 3, "checks: 1 graphs and memory plans, 2 after every pass, 3 each kernel against the reference")   \
@@ -21,6 +21,7 @@ namespace ws {
   TOGGLE(check_trace, false, "trace compiled functions twice and name what differs")                                       \
   TEXT(explain, "'fusion': why each kernel ends where it does")                                                            \
   TEXT(trace, "file for a timeline of compiles and kernels (open it in Perfetto)")                                         \
+  TEXT(memory_limit, "memory that a step may plan for, as 2GiB; default what the machine or container has")                \
   TEXT(isa, "instruction set to use: avx2 or avx512; default the best that the machine has")                               \
   INTEGER(threads, 0, 0, 1024, "threads of a step; 0: one a core that this process may use")                               \
   TOGGLE(cache, true, "keep machine code on disk between runs")                                                            \

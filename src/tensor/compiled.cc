@@ -115,7 +115,8 @@ CompiledEntry& Compiled::Impl::compile(std::span<const Tensor> inputs) {
   ComputeDType precision(compute_dtype());
   TracedFunction traced = trace_function(function, state, types, options);
   int num_threads = options.num_threads > 0 ? options.num_threads : configured_threads();
-  auto program = find_or_compile(traced.graph, num_threads);
+  auto program = find_or_compile(traced.graph, num_threads, options.memory_budget_bytes);
+  refuse_if_too_large(*program->executable, types);
   std::string text = flags().check_trace ? print(traced.graph) : "";
   auto entry = std::make_unique<CompiledEntry>(std::move(traced), std::move(program));
   entry->arguments = std::move(types);
@@ -125,6 +126,7 @@ CompiledEntry& Compiled::Impl::compile(std::span<const Tensor> inputs) {
   entry->trace_text = std::move(text);
   compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   WS_LOG(1, "{}: compiled in {:.1f} ms", options.name, compile_seconds * 1e3);
+  WS_LOG(2, "{}: {}", options.name, summary(*entry->program->executable));
   entries.push_back(std::move(entry));
   last = entries.back().get();
   return *last;
@@ -183,16 +185,5 @@ void Compiled::run(std::span<const Tensor> inputs, std::vector<Tensor>& outputs)
 void Compiled::prepare(std::span<const Tensor> inputs) { impl_->entry_for(inputs); }
 int Compiled::compile_count() const { return static_cast<int>(impl_->entries.size()); }
 double Compiled::compile_seconds() const { return impl_->compile_seconds; }
-
-std::vector<Compiled::KernelProfile> Compiled::profile(std::span<const Tensor> inputs) {
-  std::vector<KernelProfile> profile;
-  std::vector<Tensor> outputs;
-  impl_->call(inputs, outputs, [&](Executable& executable, void* const* in, void* const* out) {
-    for (const KernelCall& call : executable.program().calls)
-      profile.push_back({call.name, call.path, 0, call.cost.flops, call.cost.bytes});
-    executable.run_observed(in, out, [&](int call, double ns) { profile[static_cast<size_t>(call)].ns += ns; });
-  });
-  return profile;
-}
 
 }  // namespace ws

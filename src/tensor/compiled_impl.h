@@ -61,6 +61,15 @@ struct Compiled::Impl {
   void announce(std::span<const Tensor> inputs) const;
   void check_trace(CompiledEntry& entry);
   const Executable& last_executable() const;
+  std::string summary(const Executable& executable) const;
+  int threads() const;
+  /// What the step needs for arguments of these types, traced and planned anew; an Error where the function refuses them.
+  PlannedProgram plan_for(std::span<const Type> arguments, int64_t budget_bytes) const;
+  /// The types with another leading dim in the place of the first argument's.
+  static std::vector<Type> with_batch(std::vector<Type> arguments, int64_t batch);
+  int64_t largest_batch(const std::vector<Type>& arguments, int64_t bytes) const;
+  /// MemoryError, naming the batch that would fit.
+  void refuse_if_too_large(const Executable& executable, const std::vector<Type>& arguments) const;
   /// Runs `execute(executable, in, out)` between binding and finishing.
   template <class Execute>
   void call(std::span<const Tensor> inputs, std::vector<Tensor>& outputs, Execute&& execute);

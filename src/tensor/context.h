@@ -13,6 +13,7 @@ struct ThreadContext {
   bool no_grad = false;
   DType compute_dtype = DType::f32;
   Tracer* tracer = nullptr;
+  int checkpoint = 0;  // > 0: inside checkpoint(), in the loop or in a trace
 };
 
 inline ThreadContext& context() {

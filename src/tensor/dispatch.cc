@@ -42,7 +42,7 @@ Tensor apply_single(const OpDef& op, Operands inputs, const Attrs& attrs) {
     check_operands(op, inputs);
     if (Tracer* tracer = context().tracer) return tracer->record(op, inputs, attrs)[0];
     auto result = run_single(op, inputs, attrs);
-    if (wants_gradient(op, inputs)) record_on_tape(op, inputs, attrs, {&result, 1});
+    if (belongs_on_tape(op, inputs)) record_on_tape(op, inputs, attrs, {&result, 1});
     return Tensor(std::move(result));
   });
 }
@@ -52,7 +52,7 @@ std::vector<Tensor> apply_all(const OpDef& op, Operands inputs, const Attrs& att
     check_operands(op, inputs);
     if (Tracer* tracer = context().tracer) return tracer->record(op, inputs, attrs);
     auto results = run_all(op, inputs, attrs);
-    if (wants_gradient(op, inputs)) record_on_tape(op, inputs, attrs, results);
+    if (belongs_on_tape(op, inputs)) record_on_tape(op, inputs, attrs, results);
     return {std::make_move_iterator(results.begin()), std::make_move_iterator(results.end())};
   });
 }

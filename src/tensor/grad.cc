@@ -22,14 +22,17 @@ class EagerBuilder final : public Builder {
     return Value{static_cast<int32_t>(values_.size() - 1)};
   }
   void drop(Value v) { values_[static_cast<size_t>(v.id)].reset(); }
-  const std::shared_ptr<TensorImpl>& at(Value v) const {
-    const auto& impl = values_[static_cast<size_t>(v.id)];
-    WS_ASSERT(impl, "value {} of the tape was freed", v.id);
-    return impl;
+  /// With its data: what a checkpoint forgot is computed again by `restore`.
+  const std::shared_ptr<TensorImpl>& at(Value v) {
+    if (!held(v)->storage) restore(v);
+    return held(v);
   }
+  void set(Value v, std::shared_ptr<TensorImpl> impl) { values_[static_cast<size_t>(v.id)] = std::move(impl); }
+  bool forgotten(Value v) const { return !held(v)->storage; }
   size_t size() const { return values_.size(); }
 
-  Type type_of(Value v) const override { return at(v)->type(); }
+  Type type_of(Value v) const override { return held(v)->type(); }
+  std::function<void(Value)> restore;
 
   std::vector<Value> apply(const OpDef& op, std::span<const Value> inputs, const Attrs& attrs) override {
     std::vector<TensorImpl*> operands;
@@ -53,6 +56,11 @@ class EagerBuilder final : public Builder {
   }
 
  private:
+  const std::shared_ptr<TensorImpl>& held(Value v) const {
+    const auto& impl = values_[static_cast<size_t>(v.id)];
+    WS_ASSERT(impl, "value {} of the tape was freed", v.id);
+    return impl;
+  }
   std::vector<std::shared_ptr<TensorImpl>> values_;
   std::vector<Value> made_;  // by apply(), still held
   std::vector<bool> live_;
@@ -92,6 +100,7 @@ class TapeWalk {
       tape_.push_back(std::move(entry));
     }
     loss_ = value_of(loss.impl());
+    builder_.restore = [this](Value v) { restore(v); };
   }
 
   /// Value{} where the loss does not depend on it.
@@ -137,6 +146,18 @@ class TapeWalk {
     auto [at, fresh] = leaves_.try_emplace(impl.get());
     if (fresh) at->second = builder_.add(impl);
     return at->second;
+  }
+  /// Runs the op that made v once more, and those before it whose results were forgotten too.
+  void restore(Value v) {
+    auto after = std::upper_bound(nodes_.begin(), nodes_.end(), v.id,
+                                  [](int32_t id, const auto& node) { return id < node->first_value; });
+    WS_ASSERT(after != nodes_.begin(), "value {} is no op's result", v.id);
+    const TapeEntry& entry = tape_[static_cast<size_t>(after - nodes_.begin() - 1)];
+    std::vector<TensorImpl*> operands;
+    for (Value input : entry.inputs) operands.push_back(builder_.at(input).get());
+    auto results = run_all(*entry.op, operands, entry.attrs);
+    for (size_t i = 0; i < results.size(); ++i)
+      if (builder_.forgotten(entry.results[i])) builder_.set(entry.results[i], std::move(results[i]));
   }
   void free_entry(size_t i) {
     for (Value v : tape_[i].results)

@@ -35,6 +35,14 @@ PipelineOptions pipeline_options() {
   return options;
 }
 
+ExecutableOptions executable_options(int num_threads, int64_t memory_budget_bytes) {
+  ExecutableOptions options;
+  options.num_threads = num_threads;
+  options.fuse = !flags().disabled("fuse");
+  options.memory_budget_bytes = memory_budget_bytes;
+  return options;
+}
+
 std::shared_ptr<SharedProgram> compile(const Graph& graph, const ExecutableOptions& options) {
   auto program = std::make_shared<SharedProgram>();
   program->executable = Executable::compile(graph, options);
@@ -49,11 +57,11 @@ std::shared_ptr<SharedProgram> compile(const Graph& graph, const ExecutableOptio
 
 }  // namespace
 
-std::shared_ptr<SharedProgram> find_or_compile(const Graph& traced, int num_threads) {
-  ExecutableOptions options;
-  options.num_threads = num_threads;
-  options.fuse = !flags().disabled("fuse");
-  std::string key = fmt::format("threads {} disabled {}\n", num_threads, fmt::join(flags().disable, ",")) + print(traced);
+std::shared_ptr<SharedProgram> find_or_compile(const Graph& traced, int num_threads, int64_t memory_budget_bytes) {
+  const ExecutableOptions options = executable_options(num_threads, memory_budget_bytes);
+  std::string key =
+      fmt::format("threads {} budget {} disabled {}\n", num_threads, memory_budget_bytes, fmt::join(flags().disable, ",")) +
+      print(traced);
   Cache& c = cache();
   {
     std::lock_guard lock(c.mutex);
@@ -64,11 +72,12 @@ std::shared_ptr<SharedProgram> find_or_compile(const Graph& traced, int num_thre
   return c.programs.try_emplace(std::move(key), std::move(program)).first->second;
 }
 
+PlannedProgram plan_traced(const Graph& traced, int num_threads, int64_t memory_budget_bytes) {
+  return Executable::plan(run_pipeline(traced, pipeline_options()).graph, executable_options(num_threads, memory_budget_bytes));
+}
+
 std::shared_ptr<SharedProgram> clone(const SharedProgram& program) {
-  ExecutableOptions options;
-  options.num_threads = program.executable->num_threads();
-  options.fuse = !flags().disabled("fuse");
-  return compile(program.executable->graph(), options);
+  return compile(program.executable->graph(), program.executable->options());
 }
 
 void drop_idle_programs() {

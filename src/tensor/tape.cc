@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "support/error.h"
+#include "tensor/checkpoint.h"
 #include "tensor/context.h"
 
 namespace ws {
@@ -43,26 +44,34 @@ bool wants_gradient(const OpDef& op, Operands inputs) {
   return false;
 }
 
+bool belongs_on_tape(const OpDef& op, Operands inputs) {
+  return wants_gradient(op, inputs) || (context().checkpoint > 0 && !context().no_grad);
+}
+
 void record_on_tape(const OpDef& op, Operands inputs, const Attrs& attrs, std::span<std::shared_ptr<TensorImpl>> results) {
   static std::atomic<uint64_t> sequence{0};  // of the process: tensors may move between threads
+  const bool differentiable = wants_gradient(op, inputs);
+  const int checkpoint = context().checkpoint;
   bool any = false;
   for (const auto& r : results) any |= is_floating(r->dtype);
-  if (!any) return;  // comparisons, integers: no gradient passes
+  if (!any && checkpoint == 0) return;  // comparisons, integers: no gradient passes
   auto node = std::make_shared<TapeNode>();
   node->op = &op;
   node->attrs = attrs;
   node->path = context().path;
   node->sequence = next_number(sequence);
+  node->checkpoint = checkpoint;
   node->inputs.reserve(inputs.size());
   for (TensorImpl* x : inputs) node->inputs.push_back(x->shared_from_this());
   node->results.reserve(results.size());
   for (size_t i = 0; i < results.size(); ++i) {
     node->results.push_back(*results[i]);
-    if (!is_floating(results[i]->dtype)) continue;
-    results[i]->requires_grad = true;
+    if (!is_floating(results[i]->dtype) && checkpoint == 0) continue;
+    results[i]->requires_grad = differentiable && is_floating(results[i]->dtype);
     results[i]->node = node;
     results[i]->result_index = static_cast<int>(i);
   }
+  if (checkpoint > 0) note_in_checkpoint(node);
 }
 
 uint64_t new_leaf_id() {

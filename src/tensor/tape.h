@@ -21,6 +21,7 @@ struct TapeNode {
   std::vector<std::shared_ptr<TensorImpl>> inputs;
   std::vector<TensorData> results;  // not TensorImpl: those point here
   bool consumed = false;            // by a grad(): inputs and results are gone
+  int checkpoint = 0;               // > 0: made inside checkpoint(); its results have no storage until they are asked for
   // Filled by the walk of grad().
   uint64_t walk = 0;
   int first_value = -1;
@@ -30,6 +31,8 @@ struct TapeNode {
 
 /// Whether `op` on these inputs belongs on the tape (or, in a trace, counts as differentiable).
 bool wants_gradient(const OpDef& op, Operands inputs);
+/// Whether it is recorded: that, or what a checkpoint needs to compute its values again.
+bool belongs_on_tape(const OpDef& op, Operands inputs);
 /// Hangs a node on `results`.
 void record_on_tape(const OpDef& op, Operands inputs, const Attrs& attrs, std::span<std::shared_ptr<TensorImpl>> results);
 

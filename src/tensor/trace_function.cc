@@ -26,7 +26,8 @@ class StateGuard {
 /// The raw trace made small: dead nodes, unused inputs and stop_gradient (which only grad() heeds) left out, inputs first.
 class Assembler {
  public:
-  explicit Assembler(const Tracer& tracer) : raw_(tracer.graph), through_(static_cast<size_t>(raw_.num_values())) {
+  explicit Assembler(const Tracer& tracer)
+      : raw_(tracer.graph), checkpoints_(tracer.checkpoints), through_(static_cast<size_t>(raw_.num_values())) {
     static const OpDef* const stop_gradient = find_op("stop_gradient");
     for (int i = 0; i < raw_.num_values(); ++i) through_[static_cast<size_t>(i)] = Value{i};
     for (const Node& node : raw_.nodes())
@@ -51,11 +52,12 @@ class Assembler {
       map_[static_cast<size_t>(input.value.id)] = graph.add_input(input.name, raw_.type_of(input.value));
       kept.push_back(std::move(sources[i]));
     }
-    for (const Node& node : raw_.nodes()) {
+    for (size_t n = 0; n < raw_.nodes().size(); ++n) {
+      const Node& node = raw_.nodes()[n];
       if (!live_node(node)) continue;
       std::vector<Value> inputs;
       for (Value v : node.inputs) inputs.push_back(mapped(resolve(v)));
-      auto results = graph.add_node(*node.op, std::move(inputs), node.attrs, node.path);
+      auto results = graph.add_node(*node.op, std::move(inputs), node.attrs, node.path, n < checkpoints_.size() ? checkpoints_[n] : 0);
       for (size_t i = 0; i < results.size(); ++i) map_[static_cast<size_t>(node.results[i].id)] = results[i];
     }
     sources = std::move(kept);
@@ -86,6 +88,7 @@ class Assembler {
   }
 
   const Graph& raw_;
+  const std::vector<int>& checkpoints_;
   std::vector<Value> through_, map_;
   std::vector<bool> live_;
   std::vector<int> input_position_;

@@ -96,10 +96,28 @@ std::vector<Tensor> Tracer::record(const OpDef& op, Operands inputs, const Attrs
   node_states_.resize(graph.nodes().size(), NodeState::kPlain);
   bool any_floating = std::any_of(results.begin(), results.end(), [&](Value v) { return is_floating(graph.type_of(v).dtype); });
   if (differentiable && any_floating) node_states_.back() = NodeState::kRecorded;
+  checkpoints.resize(graph.nodes().size(), 0);
+  checkpoints.back() = context().checkpoint;
   std::vector<Tensor> wrapped;
   wrapped.reserve(results.size());
   for (Value v : results) wrapped.push_back(wrap(v, differentiable));
   return wrapped;
+}
+
+// A view's bytes are those of what it looks at.
+void Tracer::keep_results(const std::vector<Tensor>& results) {
+  static const OpDef* const stop_gradient = find_op("stop_gradient");
+  checkpoints.resize(graph.nodes().size(), 0);
+  for (const Tensor& t : results) {
+    Value v = t.impl()->value;
+    for (int n = graph.producer_of(v); n >= 0; n = graph.producer_of(v)) {
+      if (checkpoints[static_cast<size_t>(n)] != num_checkpoints) break;  // not made inside
+      checkpoints[static_cast<size_t>(n)] = -num_checkpoints;
+      const Node& node = graph.nodes()[static_cast<size_t>(n)];
+      if (node.op->lowering != Lowering::kView && node.op != stop_gradient) break;
+      v = node.inputs[0];
+    }
+  }
 }
 
 std::vector<Value> Tracer::gradients(Value loss, std::span<const Value> wrt) {
@@ -169,7 +187,8 @@ void Tracer::fail_reading(const TensorImpl& impl, std::string_view what) {
 
 // A program is kept, so it must not depend on where its first call happened to be: the path and NoGrad of the caller do not count.
 TracerScope::TracerScope(Tracer& tracer)
-    : path_before_(std::exchange(context().path, {})), no_grad_before_(std::exchange(context().no_grad, false)) {
+    : path_before_(std::exchange(context().path, {})), no_grad_before_(std::exchange(context().no_grad, false)),
+      checkpoint_before_(std::exchange(context().checkpoint, 0)) {
   context().tracer = &tracer;
 }
 
@@ -177,6 +196,7 @@ TracerScope::~TracerScope() {
   context().tracer = nullptr;
   context().path = std::move(path_before_);
   context().no_grad = no_grad_before_;
+  context().checkpoint = checkpoint_before_;
 }
 
 }  // namespace ws

@@ -51,6 +51,10 @@ class Tracer {
 
   Graph graph;
   std::vector<Source> sources;  // by graph input
+  std::vector<int> checkpoints;  // by graph node; shorter than the graph where the last ones are in none
+  int num_checkpoints = 0;       // entered so far: they are numbered from 1
+  /// These are what the last checkpoint returns: kept.
+  void keep_results(const std::vector<Tensor>& results);
 
   /// Error where a traced tensor is used outside its trace.
   static void check_usable(const TensorImpl& impl, std::string_view op);
@@ -84,6 +88,7 @@ class TracerScope {
  private:
   std::string path_before_;
   bool no_grad_before_;
+  int checkpoint_before_;
 };
 
 }  // namespace ws

@@ -89,7 +89,29 @@ if [ -d /usr/share/datasets/fashion-mnist ]; then
   below 0.5 "$(field train validation_accuracy)" || fail "steps of a convnet: $(cat train)"
 fi
 
+# Recomputation: the same bits with less memory; a budget that cannot be met says what could.
+gpt=(--model gpt --width 32 --blocks 2 --seq 16 --batch 4)
+"$WS" bench "${gpt[@]}" --steps 1 --json >plain
+"$WS" bench "${gpt[@]}" --steps 1 --checkpoint --json >less
+"$WS" bench "${gpt[@]}" --steps 1 --memory-budget 1GiB --json >enough
+below "$(field less planned_temp_bytes)" "$(($(field plain planned_temp_bytes) * 9 / 10))" || fail "--checkpoint saves nothing: $(cat plain less)"
+[ "$(field less kernels_run_twice)" -gt 0 ] && [ "$(field enough kernels_run_twice)" = 0 ] || fail "kernels run twice: $(cat less enough)"
+[ "$(field less loss_last)" = "$(field plain loss_last)" ] || fail "--checkpoint changes the loss"
+"$WS" bench "${gpt[@]}" --steps 1 --memory-budget 1KiB 2>message && fail "a budget of 1 KiB was met"
+least=$(sed -n 's/.*least possible is \([0-9]*\) bytes.*/\1/p' message)
+"$WS" bench "${gpt[@]}" --steps 1 --memory-budget "$least" --json >tight
+[ "$(field tight kernels_run_twice)" -gt 0 ] && below "$(field tight planned_peak_bytes)" "$least" || fail "the least possible budget: $(cat message tight)"
+"$WS" parity "${gpt[@]}" --steps 2 --threads 2 --checkpoint --memory-budget "$least" --json >parity
+[ "$(field parity bit_identical)" = true ] || fail "parity within a budget: $(cat parity)"
+WHOLESTEP_MEMORY_LIMIT=1MiB "$WS" bench --model mlp 2>message && fail "a step larger than the machine was started"
+grep -q 'the largest batch that fits\|use a smaller batch' message || fail "no batch is named: $(cat message)"
+
 # inspect and ladder.
+"$WS" inspect --model tiny --show memory --map map.svg >inspect
+"$WS" inspect --model tiny --show cost --map map.html >inspect
+grep -q '^<svg' map.svg && grep -q '</html>' map.html || fail "inspect --map wrote no picture"
+"$WS" inspect --model tiny --show predict --profile --json >inspect
+for key in prediction classification profile measured_seconds; do grep -q "\"$key\"" inspect || fail "inspect lacks $key: $(cat inspect)"; done
 "$WS" inspect --model tiny --show all >inspect
 grep -q . inspect || fail "inspect printed nothing"
 "$WS" ladder --text text.txt --seq 16 --steps 30 --rounds 1 --out climbed --json >ladder 2>progress

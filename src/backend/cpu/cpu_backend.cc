@@ -6,11 +6,13 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <set>
 
 #include "backend/backend.h"
 #include "backend/cpu/launch.h"
 #include "support/error.h"
 #include "support/flags.h"
+#include "support/log.h"
 
 namespace ws {
 namespace cpu {
@@ -34,6 +36,11 @@ class CpuProgram final : public DeviceProgram {
     }
     first_kernel.push_back(kernels.size());
     const std::vector<LoopCode> code = compiler.compile(kernels);
+    if (flags().debug >= 6) {
+      std::set<std::string> shown;
+      for (const auto& kernel : kernels)
+        if (shown.insert(kernel->key()).second) note("generated code\n{}", compiler.llvm_ir(*kernel));
+    }
     int64_t scratch = 0;
     for (size_t c = 0; c < program_->calls.size(); ++c) {
       const KernelCall& call = program_->calls[c];
