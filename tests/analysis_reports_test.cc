@@ -138,7 +138,8 @@ TEST(Bytes, AreReadAndWrittenAsPeopleDo) {
   EXPECT_EQ(parse_bytes("1.5 MiB", "x"), 3 << 19);
   EXPECT_EQ(parse_bytes("64k", "x"), 64 << 10);
   EXPECT_EQ(parse_bytes("4096", "x"), 4096);
-  for (const char* wrong : {"", "GiB", "-1", "0", "2XB", "2GiBs", "nan", "1e30"}) EXPECT_THROW(parse_bytes(wrong, "x"), Error) << wrong;
+  for (const char* wrong : {"", "GiB", "-1", "0", "2XB", "2GiBs", "nan", "1e30"})
+    EXPECT_THROW(parse_bytes(wrong, "x"), Error) << wrong;
   EXPECT_EQ(bytes_text(512), "512 B");
   EXPECT_EQ(bytes_text(1.5 * (1 << 30)), "1.50 GiB");
 }

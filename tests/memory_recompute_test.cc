@@ -236,7 +236,8 @@ TEST(Recompute, NeverRepeatsWhatReturnsOrChecks) {
   m.call({z}, {last}, 1);
   m.call({y}, {last}, 1);
   Timeline timeline(m.program, m.seconds);
-  for (size_t g = 0; g < timeline.gaps().size(); ++g) EXPECT_EQ(timeline.can_drop(static_cast<int>(g)), timeline.gaps()[g].buffer == z);
+  for (size_t g = 0; g < timeline.gaps().size(); ++g)
+    EXPECT_EQ(timeline.can_drop(static_cast<int>(g)), timeline.gaps()[g].buffer == z);
 }
 
 }  // namespace

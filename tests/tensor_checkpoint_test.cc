@@ -88,8 +88,7 @@ auto training_step(Net& net) {
     Tensor loss = square(net(x) - y).mean();
     Gradients g = grad(loss, net.parameters());
     NoGrad no_grad;
-    for (size_t i = 0; i < g.parameters.size(); ++i)
-      g.parameters[i].set(g.parameters[i] - g.values[i] * 0.05);
+    for (size_t i = 0; i < g.parameters.size(); ++i) g.parameters[i].set(g.parameters[i] - g.values[i] * 0.05);
     return loss;
   };
 }
@@ -168,7 +167,8 @@ TEST(Checkpoint, OfAViewOfWhatItGotAndOfNothing) {
     return grad((y * y).sum(), {w}).values[0].to_vector<float>();
   };
   EXPECT_EQ(value(true), value(false));
-  EXPECT_NE(message_of([&] { checkpoint([](const Tensor&) { return Tensor(); }, w.value()); }).find("undefined"), std::string::npos);
+  EXPECT_NE(message_of([&] { checkpoint([](const Tensor&) { return Tensor(); }, w.value()); }).find("undefined"),
+            std::string::npos);
 }
 
 TEST(Checkpoint, InsideAnotherBelongsToTheOuterOne) {

@@ -27,12 +27,13 @@ std::string notes_at(int level) {
 }
 
 TEST(Debug, EachLevelAddsToTheOneBelow) {
-  const char* const kSigns[] = {"", "compiled in", "no plan below", "eliminate_common_subexpressions leaves", "plan of debugged",
-                                "GFLOP/s", "define"};
+  const char* const kSigns[] = {
+      "", "compiled in", "no plan below", "eliminate_common_subexpressions leaves", "plan of debugged", "GFLOP/s", "define"};
   for (int level = 0; level <= 6; ++level) {
     const std::string notes = notes_at(level);
     for (int sign = 1; sign <= 6; ++sign)
-      EXPECT_EQ(notes.find(kSigns[sign]) != std::string::npos, sign <= level) << "level " << level << ": " << kSigns[sign] << "\n" << notes;
+      EXPECT_EQ(notes.find(kSigns[sign]) != std::string::npos, sign <= level) << "level " << level << ": " << kSigns[sign] << "\n"
+                                                                              << notes;
   }
 }
 

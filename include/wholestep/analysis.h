@@ -37,8 +37,8 @@ struct Roofs {
   };
   /// What a kernel of one kind reaches with its data in cache: a prediction takes these rather than the peak.
   struct Rate {
-    std::string kind;     // "matmul", "matmul bf16", "attention", "elementwise", "reduction"
-    double size = 0;      // of a matmul: cube root of m n k; rates between two sizes are interpolated. 0: one rate for all
+    std::string kind;  // "matmul", "matmul bf16", "attention", "elementwise", "reduction"
+    double size = 0;   // of a matmul: cube root of m n k; rates between two sizes are interpolated. 0: one rate for all
     double flops_per_s = 0;
   };
   std::string cpu;  // model name
@@ -66,10 +66,10 @@ Roofs machine_roofs(int num_threads = 0, bool fresh = false);
 
 /// Kinds: "matmul", "attention", "elementwise", "reduction", "movement" (gather, scatter, copies), "check".
 struct KernelCost {
-  int call = 0;                   // place in the step
-  std::string name, path, kind;   // path: of the layer
-  double flops = 0, bytes = 0;    // bytes: read and written, each once
-  bool recomputed = false;        // runs a second time, to save memory
+  int call = 0;                  // place in the step
+  std::string name, path, kind;  // path: of the layer
+  double flops = 0, bytes = 0;   // bytes: read and written, each once
+  bool recomputed = false;       // runs a second time, to save memory
 };
 
 struct CostAnalysis {
@@ -90,14 +90,14 @@ struct CostAnalysis {
 
 /// One value in memory.
 struct TensorMemory {
-  std::string name;   // of the graph's value ("%12 matmul") or input ("blocks.0.norm1.weight")
-  std::string path;   // of the layer whose kernel writes it first
-  std::string role;   // "argument", "output", "donated", "temporary"
+  std::string name;  // of the graph's value ("%12 matmul") or input ("blocks.0.norm1.weight")
+  std::string path;  // of the layer whose kernel writes it first
+  std::string role;  // "argument", "output", "donated", "temporary"
   std::string dtype;
   int64_t bytes = 0;
-  int64_t offset = -1;            // in the arena; -1 outside it
+  int64_t offset = -1;                  // in the arena; -1 outside it
   int first_call = -1, last_call = -1;  // kernels between which it holds something
-  bool in_place = false;          // written over a value that ends there
+  bool in_place = false;                // written over a value that ends there
 };
 
 struct MemoryAnalysis {
@@ -107,10 +107,10 @@ struct MemoryAnalysis {
   std::vector<TensorMemory> tensors;
   int num_calls = 0;
   // Recomputation (JitOptions::memory_budget_bytes, checkpoint()).
-  int64_t budget_bytes = 0;           // 0: none was asked for
-  int64_t unlimited_peak_bytes = 0;   // the peak without a budget
-  bool limited = false;               // the budget was below that: kernels run twice
-  int num_recomputed = 0;             // kernels that run a second time
+  int64_t budget_bytes = 0;          // 0: none was asked for
+  int64_t unlimited_peak_bytes = 0;  // the peak without a budget
+  bool limited = false;              // the budget was below that: kernels run twice
+  int num_recomputed = 0;            // kernels that run a second time
 
   std::string text() const;  // totals and the largest tensors at the peak
   std::string json() const;
@@ -142,7 +142,7 @@ struct Profile {
     std::string name, path, kind;
     double seconds = 0, flops = 0, bytes = 0;
     double flops_per_s = 0, bytes_per_s = 0;
-    double roof_share = 0;       // least time that peak and memory allow / time taken
+    double roof_share = 0;  // least time that peak and memory allow / time taken
     double predicted_seconds = 0;
     bool recomputed = false;
   };
@@ -157,9 +157,9 @@ struct Profile {
 struct Classification {
   std::string bound;  // "dispatch", "compute", "memory" or "mixed"
   double compute_share = 0, memory_share = 0, dispatch_share = 0;
-  double flops_per_s = 0, bytes_per_s = 0;    // of the whole step
+  double flops_per_s = 0, bytes_per_s = 0;     // of the whole step
   double peak_share = 0, bandwidth_share = 0;  // of the fp32 (or bf16) peak and of memory bandwidth
-  bool measured = false;                      // from a measured time; else from the prediction
+  bool measured = false;                       // from a measured time; else from the prediction
   std::vector<std::string> evidence;
   std::string next_change;  // the cheapest that is likely to help
 

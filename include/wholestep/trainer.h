@@ -48,7 +48,7 @@ struct TrainerOptions {
   /// Of products, in training, evaluation and prediction: bf16 for mixed precision (wholestep/precision.h). Parameters and the
   /// optimizer's state are f32 in any case. Empty: as the caller's ComputeDType says, f32 where there is none.
   std::optional<DType> compute_dtype = {};
-  int64_t memory_budget_bytes = 0;          ///< of the compiled step, see JitOptions; 0: none
+  int64_t memory_budget_bytes = 0;  ///< of the compiled step, see JitOptions; 0: none
 };
 
 /// What on_step hears after each update.

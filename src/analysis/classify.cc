@@ -25,12 +25,14 @@ bool multiplies_in_bf16(const Program& program) {
 std::string advice(const std::string& bound, const Classification& c, bool bf16, const Roofs& roofs) {
   if (bound == "dispatch") return "a larger batch, or wider layers: kernels are too short for what starting them costs";
   if (bound == "memory")
-    return bf16 ? "a larger batch raises the arithmetic done for each byte of weights; else fewer elementwise passes between products"
+    return bf16 ? "a larger batch raises the arithmetic done for each byte of weights; else fewer elementwise passes between "
+                  "products"
                 : "bf16 halves the bytes of activations and weights; else a larger batch";
   const std::string first = bound == "mixed" ? "of several limits arithmetic is the cheapest to move: " : "";
   if (!bf16)
-    return first + (roofs.bf16_flops_per_s > roofs.fp32_flops_per_s ? "bf16: this machine multiplies it faster than fp32"
-                                                                    : "bf16 halves memory traffic, though this machine has no faster instruction for it");
+    return first + (roofs.bf16_flops_per_s > roofs.fp32_flops_per_s
+                        ? "bf16: this machine multiplies it faster than fp32"
+                        : "bf16 halves memory traffic, though this machine has no faster instruction for it");
   if (c.peak_share < 0.5) return first + "larger products (batch, width): the kernels are well below the peak";
   return first + "the kernels are near the peak: more threads or more machines, or a smaller model";
 }
@@ -62,19 +64,21 @@ Classification classify_step(const Program& program, const Prediction& predictio
             : c.compute_share >= kMostly ? "compute"
             : c.memory_share >= kMostly  ? "memory"
                                          : "mixed";
-  c.evidence.push_back(fmt::format("{:.0f} % of the time is in kernels limited by arithmetic, {:.0f} % by memory, {:.0f} % by dispatch",
-                                   100 * c.compute_share, 100 * c.memory_share, 100 * c.dispatch_share));
+  c.evidence.push_back(
+      fmt::format("{:.0f} % of the time is in kernels limited by arithmetic, {:.0f} % by memory, {:.0f} % by dispatch",
+                  100 * c.compute_share, 100 * c.memory_share, 100 * c.dispatch_share));
   c.evidence.push_back(fmt::format("{:.4g} GFLOP/s, {:.0f} % of the {} peak ({:.4g})", c.flops_per_s * 1e-9, 100 * c.peak_share,
                                    bf16 ? "bf16" : "fp32", peak * 1e-9));
   c.evidence.push_back(fmt::format("{:.4g} GB/s moved, {:.0f} % of what memory gives ({:.4g}); values in cache count too",
                                    c.bytes_per_s * 1e-9, 100 * c.bandwidth_share, roofs.memory_bytes_per_s * 1e-9));
   const double balance = roofs.memory_bytes_per_s > 0 ? peak / roofs.memory_bytes_per_s : 0;
-  c.evidence.push_back(fmt::format("{:.3g} FLOP a byte; above {:.3g} this machine's arithmetic is the limit", bytes > 0 ? flops / bytes : 0, balance));
+  c.evidence.push_back(fmt::format("{:.3g} FLOP a byte; above {:.3g} this machine's arithmetic is the limit",
+                                   bytes > 0 ? flops / bytes : 0, balance));
   c.evidence.push_back(fmt::format("{} kernels, {:.3g} us each", program.calls.size(),
                                    1e6 * seconds / std::max<double>(static_cast<double>(program.calls.size()), 1)));
   if (c.measured)
-    c.evidence.push_back(fmt::format("measured {:.4g} ms, predicted {:.4g} ({:+.0f} %)", measured_seconds * 1e3, prediction.seconds * 1e3,
-                                     100 * (prediction.seconds / measured_seconds - 1)));
+    c.evidence.push_back(fmt::format("measured {:.4g} ms, predicted {:.4g} ({:+.0f} %)", measured_seconds * 1e3,
+                                     prediction.seconds * 1e3, 100 * (prediction.seconds / measured_seconds - 1)));
   c.next_change = advice(c.bound, c, bf16, roofs);
   return c;
 }

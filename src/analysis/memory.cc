@@ -63,12 +63,13 @@ std::string MemoryAnalysis::text() const {
   auto line = [](const char* what, int64_t bytes, const std::string& remark = "") {
     return fmt::format("{:<12} {:>10}{}{}\n", what, bytes_text(static_cast<double>(bytes)), remark.empty() ? "" : "   ", remark);
   };
-  std::string text = line("arguments", argument_bytes, fmt::format("{} written in place", bytes_text(static_cast<double>(donated_bytes)))) +
-                     line("results", output_bytes - donated_bytes) +
-                     line("temporaries", temporary_bytes,
-                          fmt::format("arena {}, at least {} live at once", bytes_text(static_cast<double>(arena_bytes)),
-                                      bytes_text(static_cast<double>(lower_bound_bytes)))) +
-                     line("peak", peak_bytes);
+  std::string text =
+      line("arguments", argument_bytes, fmt::format("{} written in place", bytes_text(static_cast<double>(donated_bytes)))) +
+      line("results", output_bytes - donated_bytes) +
+      line("temporaries", temporary_bytes,
+           fmt::format("arena {}, at least {} live at once", bytes_text(static_cast<double>(arena_bytes)),
+                       bytes_text(static_cast<double>(lower_bound_bytes)))) +
+      line("peak", peak_bytes);
   if (budget_bytes > 0)
     text += limited ? fmt::format("budget {}: memory was limiting (peak {} without it); {} kernels run twice\n",
                                   bytes_text(static_cast<double>(budget_bytes)),

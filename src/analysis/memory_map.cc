@@ -14,11 +14,16 @@ constexpr double kWidth = 960, kHeight = 420, kLeft = 70, kTop = 14, kBottom = 3
 std::string escaped(const std::string& text) {
   std::string out;
   for (char c : text) {
-    if (c == '<') out += "&lt;";
-    else if (c == '>') out += "&gt;";
-    else if (c == '&') out += "&amp;";
-    else if (c == '"') out += "&quot;";
-    else out += c;
+    if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '&')
+      out += "&amp;";
+    else if (c == '"')
+      out += "&quot;";
+    else
+      out += c;
   }
   return out;
 }
@@ -41,14 +46,17 @@ constexpr const char* kStyle =
 
 std::string MemoryAnalysis::map_svg() const {
   const double plot_width = kWidth - kLeft - 10, plot_height = kHeight - kTop - kBottom;
-  const double per_call = plot_width / std::max(num_calls, 1), per_byte = plot_height / std::max<double>(static_cast<double>(arena_bytes), 1);
+  const double per_call = plot_width / std::max(num_calls, 1),
+               per_byte = plot_height / std::max<double>(static_cast<double>(arena_bytes), 1);
   std::string svg = fmt::format(
-      "<svg class=\"wm\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"memory of the step\">{}\n",
+      "<svg class=\"wm\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"memory of the "
+      "step\">{}\n",
       kWidth, kHeight, kStyle);
   for (int quarter = 0; quarter <= 4; ++quarter) {
     const double y = kTop + plot_height * (1 - quarter / 4.0);
-    svg += fmt::format("<line x1=\"{}\" y1=\"{:.1f}\" x2=\"{}\" y2=\"{:.1f}\"/><text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n",
-                       kLeft, y, kWidth - 10, y, kLeft - 6, y + 4, bytes_text(static_cast<double>(arena_bytes) * quarter / 4));
+    svg += fmt::format(
+        "<line x1=\"{}\" y1=\"{:.1f}\" x2=\"{}\" y2=\"{:.1f}\"/><text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n",
+        kLeft, y, kWidth - 10, y, kLeft - 6, y + 4, bytes_text(static_cast<double>(arena_bytes) * quarter / 4));
   }
   for (const TensorMemory& t : tensors) {
     if (t.offset < 0) continue;
@@ -62,18 +70,20 @@ std::string MemoryAnalysis::map_svg() const {
         (last - t.first_call + 1) * per_call, height, hue_of(t.path), escaped(t.name), t.dtype, t.path.empty() ? "" : " @",
         escaped(t.path), bytes_text(static_cast<double>(t.bytes)), t.first_call, t.last_call);
   }
-  svg += fmt::format("<text x=\"{}\" y=\"{}\">kernel 0</text><text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n</svg>\n", kLeft,
-                     kHeight - 10, kWidth - 10, kHeight - 10, num_calls > 0 ? num_calls - 1 : 0);
+  svg += fmt::format("<text x=\"{}\" y=\"{}\">kernel 0</text><text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n</svg>\n",
+                     kLeft, kHeight - 10, kWidth - 10, kHeight - 10, num_calls > 0 ? num_calls - 1 : 0);
   return svg;
 }
 
 std::string MemoryAnalysis::map_html(const std::string& title) const {
   std::string html = fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">"
-      "<title>{0}</title><style>:root{{color-scheme:light dark}}body{{font:15px system-ui,sans-serif;max-width:1000px;margin:1.5em auto;"
+      "<title>{0}</title><style>:root{{color-scheme:light dark}}body{{font:15px "
+      "system-ui,sans-serif;max-width:1000px;margin:1.5em auto;"
       "padding:0 1em}}table{{border-collapse:collapse;display:block;overflow-x:auto}}td,th{{padding:.2em .8em;text-align:right;"
       "border-bottom:1px solid #8884}}td:first-child,th:first-child,td:nth-child(2),th:nth-child(2){{text-align:left}}"
-      "svg{{width:100%;height:auto}}</style></head>\n<body><h1>{0}</h1>\n<p>Peak {1}: arguments {2}, results {3}, temporaries {4}. "
+      "svg{{width:100%;height:auto}}</style></head>\n<body><h1>{0}</h1>\n<p>Peak {1}: arguments {2}, results {3}, temporaries "
+      "{4}. "
       "A rectangle is a tensor: from the kernel that writes it to the last that reads it; one hue a layer.</p>\n",
       escaped(title), bytes_text(static_cast<double>(peak_bytes)), bytes_text(static_cast<double>(argument_bytes)),
       bytes_text(static_cast<double>(output_bytes - donated_bytes)), bytes_text(static_cast<double>(temporary_bytes)));

@@ -81,7 +81,8 @@ Prediction predict_time(const Program& program, const MemoryPlan& plan, const Ro
     p.kernels.push_back(std::move(k));
   }
   if (p.seconds > 0)
-    p.compute_share = by_bound[0] / p.seconds, p.memory_share = by_bound[1] / p.seconds, p.dispatch_share = by_bound[2] / p.seconds;
+    p.compute_share = by_bound[0] / p.seconds, p.memory_share = by_bound[1] / p.seconds,
+    p.dispatch_share = by_bound[2] / p.seconds;
   return p;
 }
 

@@ -42,10 +42,10 @@ std::string Profile::text() const {
   std::stable_sort(sorted.begin(), sorted.end(), [](auto* a, auto* b) { return a->seconds > b->seconds; });
   TextTable table({"kernel", "layer", "us", "share", "GFLOP/s", "GB/s", "of roof", "predicted us"});
   for (const Kernel* k : sorted)
-    table.add({k->name + (k->recomputed ? " (again)" : ""), k->path.empty() ? "-" : k->path, fmt::format("{:.1f}", k->seconds * 1e6),
-               fmt::format("{:.1f} %", seconds > 0 ? 100 * k->seconds / seconds : 0), fmt::format("{:.1f}", k->flops_per_s * 1e-9),
-               fmt::format("{:.1f}", k->bytes_per_s * 1e-9), fmt::format("{:.0f} %", 100 * k->roof_share),
-               fmt::format("{:.1f}", k->predicted_seconds * 1e6)});
+    table.add({k->name + (k->recomputed ? " (again)" : ""), k->path.empty() ? "-" : k->path,
+               fmt::format("{:.1f}", k->seconds * 1e6), fmt::format("{:.1f} %", seconds > 0 ? 100 * k->seconds / seconds : 0),
+               fmt::format("{:.1f}", k->flops_per_s * 1e-9), fmt::format("{:.1f}", k->bytes_per_s * 1e-9),
+               fmt::format("{:.0f} %", 100 * k->roof_share), fmt::format("{:.1f}", k->predicted_seconds * 1e6)});
   return table.str() + fmt::format("{} kernels, {:.3f} ms\n", kernels.size(), seconds * 1e3);
 }
 

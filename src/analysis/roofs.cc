@@ -203,7 +203,8 @@ Roofs roofs_from_json(const Json& json, const std::string& file) {
   roofs.fp32_flops_per_s = number(json, "fp32_flops_per_s");
   roofs.bf16_flops_per_s = number(json, "bf16_flops_per_s");
   roofs.memory_bytes_per_s = number(json, "memory_bytes_per_s");
-  for (const Json& r : json_at(json, "rates", file)) roofs.rates.push_back({text(r, "kind"), number(r, "size"), number(r, "flops_per_s")});
+  for (const Json& r : json_at(json, "rates", file))
+    roofs.rates.push_back({text(r, "kind"), number(r, "size"), number(r, "flops_per_s")});
   for (const Json& p : json_at(json, "peaks", file))
     roofs.peaks.push_back({text(p, "isa"), number(p, "flops_per_s"), number(p, "one_thread_flops_per_s")});
   for (const Json& l : json_at(json, "levels", file))
@@ -251,7 +252,8 @@ void write_roofs(const std::string& file, const Roofs& roofs) {
 }  // namespace
 
 Roofs cached_roofs(const std::string& file, int num_threads, bool fresh) {
-  if (auto saved = fresh ? std::nullopt : read_roofs(file); saved && saved->cpu == cpu_model() && saved->threads == std::max(1, num_threads))
+  if (auto saved = fresh ? std::nullopt : read_roofs(file);
+      saved && saved->cpu == cpu_model() && saved->threads == std::max(1, num_threads))
     return *std::move(saved);
   Roofs roofs = measure_roofs(num_threads);
   write_roofs(file, roofs);

@@ -75,7 +75,8 @@ struct Trainer::Impl {
       fail("trainer: clip_norm {} must be above 0; leave it out to have no clipping", *options.clip_norm);
     if (options.clip_value && !(*options.clip_value > 0))
       fail("trainer: clip_value {} must be above 0; leave it out to have no clipping", *options.clip_value);
-    if (options.memory_budget_bytes < 0) fail("trainer: memory_budget_bytes {} must not be negative", options.memory_budget_bytes);
+    if (options.memory_budget_bytes < 0)
+      fail("trainer: memory_budget_bytes {} must not be negative", options.memory_budget_bytes);
     if (options.memory_budget_bytes > 0 && !options.compile)
       fail("trainer: a memory budget is for the compiled step; set compile = true, or use checkpoint() in the model");
     if (!(options.weight_decay >= 0)) fail("trainer: weight_decay {} must be at least 0", options.weight_decay);

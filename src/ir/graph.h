@@ -35,8 +35,7 @@ class Graph {
   std::string name = "main";
   Value add_input(std::string name, Type type);
   /// Infers result types and appends. Throws ws::Error from the op's rule.
-  std::vector<Value> add_node(const OpDef& op, std::vector<Value> inputs, Attrs attrs, std::string path = {},
-                              int checkpoint = 0);
+  std::vector<Value> add_node(const OpDef& op, std::vector<Value> inputs, Attrs attrs, std::string path = {}, int checkpoint = 0);
   void add_output(Value v, std::string name, int donates_input = -1);
 
   const std::vector<Node>& nodes() const { return nodes_; }

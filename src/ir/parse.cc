@@ -226,8 +226,8 @@ class Parser {
     std::string path;
     if (lexer_.accept("@")) path = parse_name("a path");
     const int checkpoint = lexer_.accept("checkpoint") ? parse_checkpoint() : 0;
-    const std::vector<Value> results = at_place(
-        op_name, [&] { return graph_.add_node(*op, std::move(inputs), std::move(attrs), std::move(path), checkpoint); });
+    const std::vector<Value> results =
+        at_place(op_name, [&] { return graph_.add_node(*op, std::move(inputs), std::move(attrs), std::move(path), checkpoint); });
     for (size_t i = 0; i < results.size(); ++i) {
       const Type& inferred = graph_.type_of(results[i]);
       if (declared[i].second != inferred)

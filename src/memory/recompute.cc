@@ -29,8 +29,8 @@ void drop_checkpoints(const Program& program, const Graph& graph, const Timeline
   const std::vector<int> checkpoint = checkpoint_of_buffers(program, graph);
   int highest = 0;
   for (int k : checkpoint) highest = std::max(highest, std::abs(k));
-  std::vector<int> end(at(highest) + 1, -1);               // by checkpoint: the last call that writes in it or for it
-  std::vector<int> writes_for(program.calls.size(), 0);    // by call: a checkpoint that it writes for
+  std::vector<int> end(at(highest) + 1, -1);             // by checkpoint: the last call that writes in it or for it
+  std::vector<int> writes_for(program.calls.size(), 0);  // by call: a checkpoint that it writes for
   std::vector<char> met(at(graph.num_values()), 0);  // a copy that a late reader has of its own is no part of the forward pass
   for (int c = 0; c < timeline.num_calls(); ++c)
     for (int b : program.calls[at(c)].writes) {

@@ -8,8 +8,8 @@
 namespace ws {
 namespace {
 
-constexpr double kStep = 0.97;             // one target is so much of the peak before it
-constexpr int64_t kSmall = 2000;           // a buffer below the peak over this is not worth the search
+constexpr double kStep = 0.97;           // one target is so much of the peak before it
+constexpr int64_t kSmall = 2000;         // a buffer below the peak over this is not worth the search
 constexpr double kWorkPerProgram = 3e6;  // calls walked through in all
 
 size_t at(int i) { return static_cast<size_t>(i); }

@@ -68,7 +68,8 @@ Timeline::Timeline(const Program& program, std::vector<double> seconds) : progra
       }
     }
     for (const auto& [write, read] : call.in_place)
-      if (lives_here(write) && lives_here(read) && could_take_over(program, c, write, read)) pairs_[at(c)].push_back({write, read});
+      if (lives_here(write) && lives_here(read) && could_take_over(program, c, write, read))
+        pairs_[at(c)].push_back({write, read});
   }
   for (size_t b = 0; b < num_buffers; ++b) {
     if (touches[b].empty()) continue;

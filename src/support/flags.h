@@ -10,22 +10,23 @@
 namespace ws {
 
 // INTEGER(name, default, lowest, highest, help)  TOGGLE(name, default, help)  TEXT(name, help)  LIST(name, help): separated by commas
-#define WS_FLAGS(INTEGER, TOGGLE, TEXT, LIST)                                                                              \
-  INTEGER(debug, 0, 0, 6,                                                                                                  \
-          "notes on stderr: 1 compiles, 2 size, cost and memory of each, 3 passes and rule hits, 4 kernels and plans, 5 time of each kernel at each run, 6 generated code") \
-  TEXT(dump, "folder that receives graphs, programs, plans and machine code of each compile")                              \
-  LIST(disable, "passes and rewrite rules to leave out")                                                                   \
-  INTEGER(verify, 0, 0, 3, "checks: 1 graphs and memory plans, 2 after every pass, 3 each kernel against the reference")   \
-  TOGGLE(poison, false, "fill freed arena memory with NaN and guard the ends of buffers")                                  \
-  TOGGLE(nan_check, false, "stop at the first kernel whose result holds a NaN or infinity, and name it")                   \
-  TOGGLE(check_trace, false, "trace compiled functions twice and name what differs")                                       \
-  TEXT(explain, "'fusion': why each kernel ends where it does")                                                            \
-  TEXT(trace, "file for a timeline of compiles and kernels (open it in Perfetto)")                                         \
-  TEXT(memory_limit, "memory that a step may plan for, as 2GiB; default what the machine or container has")                \
-  TEXT(isa, "instruction set to use: avx2 or avx512; default the best that the machine has")                               \
-  INTEGER(threads, 0, 0, 1024, "threads of a step; 0: one a core that this process may use")                               \
-  TOGGLE(cache, true, "keep machine code on disk between runs")                                                            \
-  TEXT(cache_dir, "folder of that cache and of staged corpora; default $XDG_CACHE_HOME/wholestep or ~/.cache/wholestep")   \
+#define WS_FLAGS(INTEGER, TOGGLE, TEXT, LIST)                                                                                  \
+  INTEGER(debug, 0, 0, 6,                                                                                                      \
+          "notes on stderr: 1 compiles, 2 size, cost and memory of each, 3 passes and rule hits, 4 kernels and plans, 5 time " \
+          "of each kernel at each run, 6 generated code")                                                                      \
+  TEXT(dump, "folder that receives graphs, programs, plans and machine code of each compile")                                  \
+  LIST(disable, "passes and rewrite rules to leave out")                                                                       \
+  INTEGER(verify, 0, 0, 3, "checks: 1 graphs and memory plans, 2 after every pass, 3 each kernel against the reference")       \
+  TOGGLE(poison, false, "fill freed arena memory with NaN and guard the ends of buffers")                                      \
+  TOGGLE(nan_check, false, "stop at the first kernel whose result holds a NaN or infinity, and name it")                       \
+  TOGGLE(check_trace, false, "trace compiled functions twice and name what differs")                                           \
+  TEXT(explain, "'fusion': why each kernel ends where it does")                                                                \
+  TEXT(trace, "file for a timeline of compiles and kernels (open it in Perfetto)")                                             \
+  TEXT(memory_limit, "memory that a step may plan for, as 2GiB; default what the machine or container has")                    \
+  TEXT(isa, "instruction set to use: avx2 or avx512; default the best that the machine has")                                   \
+  INTEGER(threads, 0, 0, 1024, "threads of a step; 0: one a core that this process may use")                                   \
+  TOGGLE(cache, true, "keep machine code on disk between runs")                                                                \
+  TEXT(cache_dir, "folder of that cache and of staged corpora; default $XDG_CACHE_HOME/wholestep or ~/.cache/wholestep")       \
   TOGGLE(time_passes, false, "print the time of each pass and of code generation")
 
 struct Flags {

@@ -47,9 +47,7 @@ PlannedProgram Compiled::Impl::plan_for(std::span<const Type> arguments, int64_t
 
 // The peak grows almost in a straight line with the batch: interpolate between a batch that fits and one that does not.
 int64_t Compiled::Impl::largest_batch(const std::vector<Type>& arguments, int64_t bytes) const {
-  const auto peak = [&](int64_t batch) {
-    return static_cast<double>(plan_for(with_batch(arguments, batch), 0).peak_bytes());
-  };
+  const auto peak = [&](int64_t batch) { return static_cast<double>(plan_for(with_batch(arguments, batch), 0).peak_bytes()); };
   const auto limit = static_cast<double>(bytes);
   int64_t fits = 1, too_large = std::max<int64_t>(batch_of(arguments), 2);
   if (batch_of(arguments) == 0) return 0;
@@ -86,7 +84,9 @@ void Compiled::Impl::refuse_if_too_large(const Executable& executable, const std
   } catch (const Error&) {  // the function takes this batch alone
   }
   std::string advice = "use a smaller batch or model, checkpoint() or a memory budget";
-  if (batch > 0) advice = fmt::format("the largest batch that fits is {} (not {}); else use checkpoint() or a memory budget", batch, batch_of(arguments));
+  if (batch > 0)
+    advice = fmt::format("the largest batch that fits is {} (not {}); else use checkpoint() or a memory budget", batch,
+                         batch_of(arguments));
   throw MemoryError(fmt::format("{}: this step needs {} by plan ({} of it temporaries), this machine has {}: {}", options.name,
                                 in_words(needed), in_words(executable.temporary_bytes()), in_words(available), advice),
                     needed, available, batch);

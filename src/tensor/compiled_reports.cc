@@ -16,8 +16,9 @@ const Executable& Compiled::Impl::last_executable() const {
 
 std::string Compiled::Impl::summary(const Executable& e) const {
   const CostAnalysis cost = analyse_cost(e.program());
-  return fmt::format("{} kernels, {:.4g} GFLOP, {:.4g} MB moved, arena {} (no plan below {}), {} kernels run twice", cost.num_kernels,
-                     cost.flops * 1e-9, cost.bytes * 1e-6, bytes_text(static_cast<double>(e.plan().arena_bytes)),
+  return fmt::format("{} kernels, {:.4g} GFLOP, {:.4g} MB moved, arena {} (no plan below {}), {} kernels run twice",
+                     cost.num_kernels, cost.flops * 1e-9, cost.bytes * 1e-6,
+                     bytes_text(static_cast<double>(e.plan().arena_bytes)),
                      bytes_text(static_cast<double>(e.plan().lower_bound_bytes)), e.recomputation().num_repeated);
 }
 

@@ -149,8 +149,8 @@ class TapeWalk {
   }
   /// Runs the op that made v once more, and those before it whose results were forgotten too.
   void restore(Value v) {
-    auto after = std::upper_bound(nodes_.begin(), nodes_.end(), v.id,
-                                  [](int32_t id, const auto& node) { return id < node->first_value; });
+    auto after =
+        std::upper_bound(nodes_.begin(), nodes_.end(), v.id, [](int32_t id, const auto& node) { return id < node->first_value; });
     WS_ASSERT(after != nodes_.begin(), "value {} is no op's result", v.id);
     const TapeEntry& entry = tape_[static_cast<size_t>(after - nodes_.begin() - 1)];
     std::vector<TensorImpl*> operands;

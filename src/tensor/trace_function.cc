@@ -57,7 +57,8 @@ class Assembler {
       if (!live_node(node)) continue;
       std::vector<Value> inputs;
       for (Value v : node.inputs) inputs.push_back(mapped(resolve(v)));
-      auto results = graph.add_node(*node.op, std::move(inputs), node.attrs, node.path, n < checkpoints_.size() ? checkpoints_[n] : 0);
+      auto results =
+          graph.add_node(*node.op, std::move(inputs), node.attrs, node.path, n < checkpoints_.size() ? checkpoints_[n] : 0);
       for (size_t i = 0; i < results.size(); ++i) map_[static_cast<size_t>(node.results[i].id)] = results[i];
     }
     sources = std::move(kept);

@@ -50,7 +50,7 @@ class Tracer {
   const std::vector<int>& promoted() const { return promoted_; }  // nodes, ascending
 
   Graph graph;
-  std::vector<Source> sources;  // by graph input
+  std::vector<Source> sources;   // by graph input
   std::vector<int> checkpoints;  // by graph node; shorter than the graph where the last ones are in none
   int num_checkpoints = 0;       // entered so far: they are numbered from 1
   /// These are what the last checkpoint returns: kept.
