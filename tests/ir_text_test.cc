@@ -20,10 +20,10 @@ std::string error_of(std::string_view text) {
 }
 
 const char* const kSample = R"(graph main(%0 "x": f32[4, 8], %1 "fc.weight": f32[4, 8]) {
-  %2 = add %0, %1 : f32[4, 8]  @fc
+  %2 = add %0, %1 : f32[4, 8]  @fc  checkpoint 2
   %3 = constant {dtype = f32, value = 0.1} : f32[]
   %4, %5 = odd %2, %0 {axes = [1, -2], dtype = bf16, flag = true, n = -3, text = "a \"b\"\n", x = -0.0} : f32[4, 8], bf16[]  @"odd path"
-  %6 = mul %4, %1 : f32[4, 8]  @blocks.0.ffn
+  %6 = mul %4, %1 : f32[4, 8]  @blocks.0.ffn  checkpoint -2
   return %5 "y", %6 "fc.weight" donates 1
 }
 )";
@@ -37,6 +37,9 @@ TEST(Text, RoundTrip) {
   EXPECT_EQ(g.nodes()[3].path, "blocks.0.ffn");
   EXPECT_EQ(g.outputs()[1].donates_input, 1);
   EXPECT_EQ(g.producer_of(Value{5}), 2);
+  EXPECT_EQ(g.nodes()[0].checkpoint, 2);
+  EXPECT_EQ(g.nodes()[1].checkpoint, 0);
+  EXPECT_EQ(g.nodes()[3].checkpoint, -2);
 }
 
 TEST(Text, AnyBitsAndAnyNames) {
@@ -103,6 +106,7 @@ TEST(Text, MessagesNameThePlace) {
   starts("graph g() {\n %1 = constant {dtype = f32, dtype = f32} : f32[]", "t.ir:2:30: attribute 'dtype' is given twice");
   starts("graph g() {\n %1 = constant {dtype = f32, value = 1.5.5} : f32[]", "t.ir:2:38: '1.5.5' is not a number");
   starts("graph g() {\n %1 = constant {dtype = f32, value = nan(0x1)} : f32[]", "t.ir:2:42: expected the 64 bits of a NaN");
+  starts("graph g(%0: f32[2]) { %1 = add %0, %0 : f32[2] checkpoint 0 return }", "t.ir:1:59: the number of a checkpoint is not 0");
   starts("graph g(%0: f32[2]) { return %0 \"a\" donates 1 }", "t.ir:1:45: there is no input 1");
   starts("graph g(%0: f32[2]) { return %0 \"a\" donates 0, %0 \"b\" donates 0 }", "t.ir:1:63: input 0 is donated twice");
   starts("graph g(%0: f32[2], %1: f32[3]) { return %0 \"a\" donates 1 }", "t.ir:1:57: input 1 is f32[3], the output f32[2]");
