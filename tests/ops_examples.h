@@ -54,9 +54,10 @@ inline std::vector<OpExample> structural_examples(std::string_view name) {
             {{}, {{"dtype", DType::u32}, {"shape", I{0, 4}}, {"axis", int64_t{0}}}},
             {{}, {{"dtype", DType::bf16}, {"shape", I{5}}, {"axis", int64_t{0}}}}};
   if (name == "random_bits")
-    return {{{u({3, 5}), u({3, 5})}, {{"stream", int64_t{7}}}},
-            {{u({}), u({})}, {{"stream", int64_t{1} << 40}}},
-            {{u({0}), u({0})}, {{"stream", int64_t{0}}}}};
+    return {{{u({3, 5}), u({3, 5})}, {{"stream", int64_t{7}}, {"offset", int64_t{0}}}},
+            {{u({2, 5}), u({2, 5})}, {{"stream", int64_t{7}}, {"offset", (int64_t{1} << 32) - 4}}},
+            {{u({}), u({})}, {{"stream", int64_t{1} << 40}, {"offset", int64_t{1}}}},
+            {{u({0}), u({0})}, {{"stream", int64_t{0}}, {"offset", int64_t{0}}}}};
   if (name == "reshape")
     return {{{f({2, 3})}, {{"shape", I{3, 2}}}},
             {{f({1, 1})}, {{"shape", I{}}}},
@@ -116,6 +117,11 @@ inline std::vector<OpExample> structural_examples(std::string_view name) {
     return {{{f({1, 3, 1, 2}), f({1, 3, 1, 2}), f({1, 3, 1, 2}), f({1, 1, 3}), f({1, 1, 3}), f({1, 3, 1, 2})}, flash(true, 0.5)}};
   if (name == "check_range") return {{{i({4})}, {{"low", int64_t{0}}, {"high", int64_t{3}}, {"what", std::string("label")}}}};
   if (name == "check_finite") return {{{f({})}, {{"what", std::string("loss")}}}};
+  const auto gather = [](int64_t rows, int64_t unit) { return Attrs{{"channel", int64_t{0}}, {"rows", rows}, {"unit", unit}}; };
+  if (name == "all_reduce")
+    return {{{f({2, 3})}, {{"channel", int64_t{0}}, {"maximum", false}}},
+            {{f({})}, {{"channel", int64_t{1}}, {"maximum", true}}}};
+  if (name == "all_gather") return {{{f({2, 3})}, gather(2, 1)}, {{f({4})}, gather(2, 2)}, {{f({0})}, gather(0, 1)}};
   return {};
 }
 

@@ -11,7 +11,7 @@ uint32_t emitted(uint64_t position, int64_t stream, uint32_t key0, uint32_t key1
   ops::EvalScalarBuilder b;
   b.linear_position = position;
   const ScalarBuilder::S keys[] = {b.constant(DType::u32, key0), b.constant(DType::u32, key1)};
-  return b.bits(find_op("random_bits")->emit(b, keys, {{"stream", stream}}));
+  return b.bits(find_op("random_bits")->emit(b, keys, {{"stream", stream}, {"offset", int64_t{0}}}));
 }
 
 // The first word of the three known answers of Random123 (counter, key): zeros, ones, digits of pi.
@@ -26,7 +26,7 @@ TEST(RandomBits, ReferenceAndEmitAgree) {
   for (int64_t stream : {int64_t{0}, int64_t{1}, int64_t{0x123456789a}}) {
     const RefArray key0{type, std::vector<double>(20, 4000000000.0)}, key1{type, std::vector<double>(20, 17)};
     const std::vector<RefArray> inputs = {key0, key1};
-    const RefArray bits = test::run_reference(*find_op("random_bits"), inputs, {{"stream", stream}})[0];
+    const RefArray bits = test::run_reference(*find_op("random_bits"), inputs, {{"stream", stream}, {"offset", int64_t{0}}})[0];
     for (size_t i = 0; i < 20; ++i) EXPECT_EQ(static_cast<uint32_t>(bits.data[i]), emitted(i, stream, 4000000000u, 17));
   }
 }

@@ -46,8 +46,10 @@ TEST(CommonSubexpressions, Commutes) {
 TEST(CommonSubexpressions, AttributesAndStreamsCount) {
   const Graph g =
       run_pipeline(body("%1 = constant {dtype = f32, value = 0.0} : f32[] %2 = constant {dtype = f32, value = -0.0} : f32[] "
-                        "%3 = random_bits %k, %k {stream = 0} : u32[4] %4 = random_bits %k, %k {stream = 1} : u32[4] "
-                        "%5 = random_bits %k, %k {stream = 1} : u32[4] return %1 \"a\", %2 \"b\", %3 \"c\", %4 \"d\", %5 \"e\""))
+                        "%3 = random_bits %k, %k {offset = 0, stream = 0} : u32[4] %4 = random_bits %k, %k {offset = 0, stream = "
+                        "1} : u32[4] "
+                        "%5 = random_bits %k, %k {offset = 0, stream = 1} : u32[4] return %1 \"a\", %2 \"b\", %3 \"c\", %4 "
+                        "\"d\", %5 \"e\""))
           .graph;
   EXPECT_EQ(count(g, "constant"), 2) << "0 and -0 differ";
   EXPECT_EQ(count(g, "random_bits"), 2);

@@ -22,6 +22,11 @@ class Stateful {
   virtual void collect_state(std::vector<Variable>& into) const = 0;
 };
 
+/// How the processes of a job work together (wholestep/distributed.h). data: so many share each batch, row by row.
+struct Mesh {
+  int data = 1;
+};
+
 struct JitOptions {
   std::string name = "step";
   int num_threads = 0;  // 0: the process's setting (flag THREADS)
@@ -31,7 +36,10 @@ struct JitOptions {
   /// The step's planned peak (state, arguments, results and temporaries) is kept to it: kernels run again in the backward pass rather
   /// than their results being stored, at the least predicted time, with the same bits. 0: no limit. An Error names the least possible.
   int64_t memory_budget_bytes = 0;
-};
+  /// Every argument of one or more dims is a global batch, of which this rank computes its share of the rows (the first dim). What
+  /// the function means is unchanged: means are over the whole batch, as are a batch norm's statistics, and random bits are those
+  /// that one process would draw. Results and state are the same on every rank. An Error where the job has not `mesh.data` processes.
+  Mesh mesh = {};
 
 /// One compiled function: programs by input shapes. Not copyable; one thread calls it at a time.
 class Compiled {

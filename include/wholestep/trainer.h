@@ -49,6 +49,9 @@ struct TrainerOptions {
   /// optimizer's state are f32 in any case. Empty: as the caller's ComputeDType says, f32 where there is none.
   std::optional<DType> compute_dtype = {};
   int64_t memory_budget_bytes = 0;  ///< of the compiled step, see JitOptions; 0: none
+  /// More than one data rank: every rank is given the same batches and computes its rows of them (wholestep/distributed.h). A step
+  /// means what it means on one process; its sums are taken in another order.
+  Mesh mesh = {};
 };
 
 /// What on_step hears after each update.

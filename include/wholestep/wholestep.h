@@ -2,6 +2,7 @@
 #pragma once
 #include "wholestep/analysis.h"      // IWYU pragma: export
 #include "wholestep/data.h"          // IWYU pragma: export
+#include "wholestep/distributed.h"   // IWYU pragma: export
 #include "wholestep/initializers.h"  // IWYU pragma: export
 #include "wholestep/jit.h"           // IWYU pragma: export
 #include "wholestep/layers.h"        // IWYU pragma: export

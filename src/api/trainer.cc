@@ -214,9 +214,15 @@ struct Trainer::Impl {
 
   DType compute_dtype() const { return options.compute_dtype.value_or(ws::compute_dtype()); }
 
+  /// The loop of one process. With several ranks even that is a program: what they exchange is put into a graph.
+  bool runs_op_by_op() const { return !options.compile && options.mesh.data == 1; }
+  JitOptions jit_options(const char* name) const {
+    return {.name = name, .num_threads = options.num_threads, .compute_dtype = options.compute_dtype, .mesh = options.mesh, .compile = options.compile};
+  }
+
   std::vector<Tensor> call(Part part, const Tensor& x, const Tensor& y) {
     ComputeDType precision(compute_dtype());
-    if (!options.compile) return run_part(part, x, y);
+    if (runs_op_by_op()) return run_part(part, x, y);
     std::optional<Compiled>& program = programs[static_cast<size_t>(part)];
     if (!program) {
       std::vector<Variable> state;
@@ -230,10 +236,7 @@ struct Trainer::Impl {
       }
       const char* name = part == Part::gather ? "gather_gradients" : "train_step";
       program.emplace([this, part](std::span<const Tensor> in) { return run_part(part, in[0], in[1]); }, std::move(state),
-                      JitOptions{.name = name,
-                                 .num_threads = options.num_threads,
-                                 .compute_dtype = options.compute_dtype,
-                                 .memory_budget_bytes = options.memory_budget_bytes});
+                      jit_options(name));
     }
     const Tensor inputs[] = {x, y};
     return (*program)(inputs);
@@ -249,15 +252,14 @@ struct Trainer::Impl {
     ComputeDType precision(compute_dtype());
     const Tensor inputs[] = {x, y};
     std::span<const Tensor> used(inputs, y.defined() ? 2 : 1);
-    if (!options.compile) return function(used)[0];
+    if (runs_op_by_op()) return function(used)[0];
     std::optional<Compiled>& program = y.defined() ? compiled_evaluation : compiled_prediction;
     if (!program) {
       std::vector<Variable> state;
       model.collect_state(state);
-      program.emplace(
-          function, std::move(state),
-          JitOptions{
-              .name = y.defined() ? "evaluate" : "predict", .num_threads = options.num_threads, .announce_recompiles = false});
+      JitOptions how = jit_options(y.defined() ? "evaluate" : "predict");
+      how.announce_recompiles = false;
+      program.emplace(function, std::move(state), how);
     }
     return (*program)(used)[0];
   }

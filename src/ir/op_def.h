@@ -32,8 +32,8 @@ enum class Lowering : uint8_t {
   kMatmul,
   kAttention,
   kAttentionGrad,
-  kCheck,  // passes its input through; may stop the step with a status word
-  kAllReduce,
+  kCheck,       // passes its input through; may stop the step with a status word
+  kCollective,  // all ranks meet here, in the order of the attribute `channel`
 };
 
 enum Trait : uint32_t {

@@ -25,6 +25,7 @@ class Orderer {
     for (size_t b = 0; b < program.buffers.size(); ++b)
       for (int r : readers_[b])
         if (writer_[b] >= 0 && writer_[b] != r) edge(writer_[b], r);
+    keep_order_of_collectives();
   }
 
   void donate(int output, int input) {
@@ -76,6 +77,18 @@ class Orderer {
   }
 
  private:
+  /// All ranks must meet in one order, whatever the sizes of their parts make of the rest.
+  void keep_order_of_collectives() {
+    std::vector<std::pair<int64_t, int>> found;  // channel, call
+    for (int c = 0; c < static_cast<int>(program_.calls.size()); ++c) {
+      const auto* library = std::get_if<LibraryCall>(&program_.calls[at(c)].what);
+      if (library != nullptr && library->op != nullptr && library->op->lowering == Lowering::kCollective)
+        found.emplace_back(library->attrs.integer("channel"), c);
+    }
+    std::sort(found.begin(), found.end());
+    for (size_t i = 1; i < found.size(); ++i) edge(found[i - 1].second, found[i].second);
+  }
+
   void edge(int before, int after) {
     if (before != after) after_[at(before)].insert(after);
   }

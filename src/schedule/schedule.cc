@@ -316,6 +316,7 @@ class Lowerer {
       call.cost.bytes += window_bytes(w, graph_.type_of(r).dtype);
       library.views.push_back(w);
     }
+    if (x.op->name == "all_reduce") call.in_place.push_back({call.writes[0], call.reads[0]});
     call.what = std::move(library);
     add_call(std::move(call), current_priority_);
   }

@@ -1,12 +1,15 @@
 // Compiled: programs by signature, and the call.
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
+#include "support/communicator.h"
 #include "support/error.h"
 #include "support/flags.h"
 #include "support/log.h"
 #include "tensor/compiled_impl.h"
 #include "tensor/context.h"
+#include "wholestep/distributed.h"
 
 namespace ws {
 namespace {
@@ -47,6 +50,9 @@ Compiled::Compiled(Function function, std::vector<Variable> state, JitOptions op
   impl_->function = std::move(function);
   impl_->state = each_once(state);
   impl_->options = std::move(options);
+  if (const int ranks = communicator().num_ranks(), wanted = impl_->options.mesh.data; wanted != 1 && wanted != ranks)
+    fail("{}: its mesh has {} data ranks, but this job has {} process{}: start it by mpirun -n {}, or use Job::mesh()",
+         impl_->options.name, wanted, ranks, ranks == 1 ? "" : "es", wanted);
 }
 
 Compiled::Compiled(Compiled&&) noexcept = default;
@@ -115,9 +121,10 @@ CompiledEntry& Compiled::Impl::compile(std::span<const Tensor> inputs) {
   ComputeDType precision(compute_dtype());
   TracedFunction traced = trace_function(function, state, types, options);
   int num_threads = options.num_threads > 0 ? options.num_threads : configured_threads();
-  auto program = find_or_compile(traced.graph, num_threads, options.memory_budget_bytes);
-  refuse_if_too_large(*program->executable, types);
   std::string text = flags().check_trace ? print(traced.graph) : "";
+  if (options.mesh.data > 1) traced.graph = partition(traced.graph, split_of(traced));
+  auto program = find_or_compile(traced.graph, num_threads, options.memory_budget_bytes, options.compile);
+  refuse_if_too_large(*program->executable, types);
   auto entry = std::make_unique<CompiledEntry>(std::move(traced), std::move(program));
   entry->arguments = std::move(types);
   entry->compute_dtype = compute_dtype();
@@ -130,6 +137,18 @@ CompiledEntry& Compiled::Impl::compile(std::span<const Tensor> inputs) {
   entries.push_back(std::move(entry));
   last = entries.back().get();
   return *last;
+}
+
+// Arguments are batches; state and captured tensors are whole.
+PartitionOptions Compiled::Impl::split_of(const TracedFunction& traced) const {
+  PartitionOptions split{communicator().rank(), communicator().num_ranks(), {}};
+  for (const Tracer::Source& source : traced.sources) {
+    const auto& whole = options.whole_arguments;
+    const bool is_batch =
+        source.kind == Tracer::Source::Kind::kArgument && std::find(whole.begin(), whole.end(), source.index) == whole.end();
+    split.batches.push_back(is_batch);
+  }
+  return split;
 }
 
 // Traces again and names the first line that differs: a number or branch that changed between calls.
@@ -180,6 +199,7 @@ void Compiled::run(std::span<const Tensor> inputs, std::vector<Tensor>& outputs)
     return run(copy, outputs);
   }
   impl_->call(inputs, outputs, [](Executable& executable, void* const* in, void* const* out) { executable.run(in, out); });
+  if (impl_->options.mesh.data > 1 && flags().verify >= 1) distributed::check_replicas(impl_->state);
 }
 
 void Compiled::prepare(std::span<const Tensor> inputs) { impl_->entry_for(inputs); }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "passes/partition.h"
 #include "tensor/precision.h"
 #include "tensor/program_cache.h"
 #include "tensor/trace_function.h"
@@ -60,6 +61,7 @@ struct Compiled::Impl {
   std::vector<bool> trainable_flags() const;
   void announce(std::span<const Tensor> inputs) const;
   void check_trace(CompiledEntry& entry);
+  PartitionOptions split_of(const TracedFunction& traced) const;
   const Executable& last_executable() const;
   std::string summary(const Executable& executable) const;
   int threads() const;

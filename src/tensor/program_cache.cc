@@ -57,17 +57,19 @@ std::shared_ptr<SharedProgram> compile(const Graph& graph, const ExecutableOptio
 
 }  // namespace
 
-std::shared_ptr<SharedProgram> find_or_compile(const Graph& traced, int num_threads, int64_t memory_budget_bytes) {
-  const ExecutableOptions options = executable_options(num_threads, memory_budget_bytes);
-  std::string key =
-      fmt::format("threads {} budget {} disabled {}\n", num_threads, memory_budget_bytes, fmt::join(flags().disable, ",")) +
-      print(traced);
+std::shared_ptr<SharedProgram> find_or_compile(const Graph& traced, int num_threads, int64_t memory_budget_bytes, bool optimize) {
+  ExecutableOptions options = executable_options(num_threads, memory_budget_bytes);
+  options.fuse = options.fuse && optimize;
+  std::string key = fmt::format("threads {} budget {} optimize {} disabled {}\n", num_threads, memory_budget_bytes, optimize,
+                                fmt::join(flags().disable, ",")) +
+                    print(traced);
   Cache& c = cache();
   {
     std::lock_guard lock(c.mutex);
     if (auto found = c.programs.find(key); found != c.programs.end()) return found->second;
   }
-  auto program = compile(run_pipeline(traced, pipeline_options()).graph, options);  // unlocked: two threads compile at once
+  // Unlocked: two threads compile at once.
+  auto program = compile(optimize ? run_pipeline(traced, pipeline_options()).graph : traced, options);
   std::lock_guard lock(c.mutex);
   return c.programs.try_emplace(std::move(key), std::move(program)).first->second;
 }

@@ -15,7 +15,9 @@ struct SharedProgram {
 
 /// The program of a traced graph: passes, schedule, plan, machine code. Keyed by the graph's text and the options, never by
 /// addresses. Thread-safe.
-std::shared_ptr<SharedProgram> find_or_compile(const Graph& traced, int num_threads, int64_t memory_budget_bytes = 0);
+/// `optimize` false: no passes, and every op a kernel of its own.
+std::shared_ptr<SharedProgram> find_or_compile(const Graph& traced, int num_threads, int64_t memory_budget_bytes = 0,
+                                               bool optimize = true);
 /// The same without machine code: what it would need.
 PlannedProgram plan_traced(const Graph& traced, int num_threads, int64_t memory_budget_bytes);
 /// A second program like it, for a thread that would have to wait.

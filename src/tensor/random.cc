@@ -12,7 +12,7 @@ Tensor random_bits(const Tensor& key, const Shape& shape, uint64_t stream) {
     fail("{}random_bits: the key must be u32 [2]; make one with key_tensor()", path_prefix());
   auto word = [&](int64_t i) { return key.slice(0, i, i + 1).reshape(Shape{}).broadcast_to(shape); };
   Tensor low = word(0), high = word(1);
-  return apply_op("random_bits", {&low, &high}, {{"stream", static_cast<int64_t>(stream)}});
+  return apply_op("random_bits", {&low, &high}, {{"stream", static_cast<int64_t>(stream)}, {"offset", int64_t{0}}});
 }
 
 Tensor key_tensor(uint64_t bits) {

@@ -4,6 +4,7 @@
 #include "backend/cpu/attention/attention.h"
 #include "backend/cpu/launch.h"
 #include "backend/cpu/rows/rows.h"
+#include "support/communicator.h"
 #include "support/error.h"
 
 namespace ws::cpu {
@@ -59,6 +60,26 @@ std::unique_ptr<Launch> launch_check(const Program& p, const LibraryCall& call, 
         std::memcpy(w[1].array.data, w[0].array.data, static_cast<size_t>(w[0].array.dims.num_elements()) * w[0].element_bytes);
       },
       true);
+}
+
+std::unique_ptr<Launch> launch_collective(const Program& p, const LibraryCall& call, AddressBook& book) {
+  const DType dtype = dtype_of(p, call.views[0]);
+  if (call.op->name == "all_reduce") {
+    const auto how = call.attrs.flag("maximum") ? Communicator::Reduction::maximum : Communicator::Reduction::sum;
+    return routine(p, call, book, [dtype, how](Windows& w, RunContext&) {
+      communicator().all_reduce(w[0].array.data, w[1].array.data, w[0].array.dims.num_elements(), dtype, how);
+    });
+  }
+  const Shape& all = call.views[1].dims;
+  const int64_t rows = call.attrs.integer("rows");
+  const int64_t row_bytes = rows == 0 ? 0 : all.num_elements() / rows * static_cast<int64_t>(size_of(dtype));
+  std::vector<int64_t> bytes;
+  for (int r = 0; r < communicator().num_ranks(); ++r) {
+    const auto [begin, end] = rows_of_rank(rows, communicator().num_ranks(), r);
+    bytes.push_back((end - begin) * row_bytes);
+  }
+  return routine(p, call, book,
+                 [bytes](Windows& w, RunContext&) { communicator().all_gather(w[0].array.data, w[1].array.data, bytes); });
 }
 
 // --- attention --------------------------------------------------------------------------------------------------------------
@@ -166,6 +187,7 @@ std::unique_ptr<Launch> launch_library(const Program& p, const LibraryCall& call
                      [dtype](Windows& w, RunContext& c) { scatter_add(w[2].array, w[0].array, w[1].array, dtype, c.workers); });
     }
     case Lowering::kCheck: return launch_check(p, call, call_index, book);
+    case Lowering::kCollective: return launch_collective(p, call, book);
     case Lowering::kAttention:
     case Lowering::kAttentionGrad: return std::make_unique<AttentionLaunch>(p, call, isa, loops, book);
     default: WS_ASSERT(false, "the CPU has no routine for {}", call.op->name);

@@ -1,0 +1,149 @@
+// Training on several ranks: what one process gets, the same bits on every rank, as loop and compiled.
+#include <cmath>
+
+#include "api_util.h"
+#include "support/flags.h"
+
+namespace ws::testing {
+namespace {
+
+/// y = w * x.
+class Slope : public Module {
+ public:
+  Slope() : Module(Key(0)) { w = Parameter(*this, "w", Shape{1}, init::zeros()); }
+  Tensor forward(const Tensor& x) const override { return x * w; }
+  Parameter w;
+};
+
+Mesh mesh() { return {.data = distributed::size()}; }
+
+// Case C54, on two ranks 2 + 1 samples, on four one is idle.
+TEST(DataParallel, UnevenSharesC54) {
+  for (bool compile : {false, true}) {
+    Slope model;
+    Trainer trainer(model, MSE(), SGD({.lr = 0.1}), {.compile = compile, .mesh = mesh()});
+    const double loss = trainer.train_step(Tensor::ones({3, 1}), floats({6, 0, 0}, {3, 1})).item();
+    EXPECT_NEAR(loss, 12, 12e-6);
+    EXPECT_NEAR(model.w.value().item(), 0.4, 4e-7);
+    distributed::check_replicas(model.parameters());
+  }
+}
+
+struct Result {
+  std::vector<double> losses;
+  std::string state;
+};
+
+template <class MakeModel>
+Result train(const MakeModel& make, const Loss& loss, const Tensor& X, const Tensor& y, TrainerOptions options, int epochs,
+             int64_t batch) {
+  auto model = make();
+  AdamW optimizer(model->parameters(), {.lr = 1e-2});
+  options.clip_norm = 1.0;
+  options.weight_decay = 1e-3;
+  Trainer trainer(*model, loss, optimizer, options);
+  History history = trainer.fit(X, y, {.epochs = epochs, .batch_size = batch, .key = Key(3)});
+  if (options.mesh.data > 1) {
+    std::vector<Variable> state;
+    model->collect_state(state);
+    optimizer.collect_state(state);
+    distributed::check_replicas(state);
+  }
+  return {history.step_losses, bytes(*model) + bytes(optimizer)};
+}
+
+/// Two modes on the mesh against one process, which every rank runs by itself.
+template <class MakeModel>
+void compare(const MakeModel& make, const Loss& loss, const Tensor& X, const Tensor& y, int epochs, int64_t batch) {
+  FlagScope check("verify", "1");  // replicas after every step
+  Result alone = train(make, loss, X, y, {.compile = true}, epochs, batch);
+  Result loop = train(make, loss, X, y, {.mesh = mesh()}, epochs, batch);
+  Result compiled = train(make, loss, X, y, {.compile = true, .mesh = mesh()}, epochs, batch);
+  EXPECT_EQ(loop.losses, compiled.losses);
+  EXPECT_EQ(loop.state, compiled.state);
+  ASSERT_EQ(alone.losses.size(), compiled.losses.size());
+  EXPECT_GE(alone.losses.size(), 20u);
+  for (size_t i = 0; i < alone.losses.size(); ++i)
+    EXPECT_NEAR(compiled.losses[i], alone.losses[i], (i == 0 ? 1e-6 : 1e-5) * std::abs(alone.losses[i])) << "step " << i;
+}
+
+// Statistics and masks across ranks; 13 samples in batches of 5, so the last batch is 3.
+TEST(DataParallel, BatchNormAndDropout) {
+  auto make = [] {
+    return std::make_unique<Sequential>(
+        Key(1), std::vector<LayerFactory>{layer<Linear>(6, 16), layer<BatchNorm>(16), layer<Tanh>(), layer<Dropout>(0.3),
+                                          layer<Linear>(16, 2)});
+  };
+  compare(make, MSE(), random_floats({13, 6}, 1), random_floats({13, 2}, 2), 7, 5);
+}
+
+TEST(DataParallel, GptWithIgnoredTargets) {
+  auto make = [] {
+    models::GptConfig config;
+    config.width = 32, config.heads = 4, config.blocks = 2, config.max_len = 12;
+    return std::make_unique<models::Gpt>(config, Key(2));
+  };
+  Tensor tokens = random_ints({10, 12}, 28, 4), targets = random_ints({10, 12}, 28, 5);
+  compare(make, SoftmaxCrossEntropy({.ignore_index = 3, .smoothing = 0.1}), tokens, targets, 7, 4);
+}
+
+TEST(DataParallel, EncoderAndConvolution) {
+  models::TransformerEncoderConfig config;
+  config.inputs = 5, config.width = 16, config.heads = 2, config.blocks = 1, config.hidden = 32, config.outputs = 3;
+  auto encoder = [&] { return std::make_unique<models::TransformerEncoder>(config, Key(2)); };
+  compare(encoder, MSE(), random_floats({8, 6, 5}, 6), random_floats({8, 3}, 7), 10, 4);
+  auto convolution = [] {
+    return std::make_unique<Sequential>(
+        Key(5), std::vector<LayerFactory>{layer<Conv2D>(1, 4, 3), layer<ReLU>(), layer<MaxPool>(2), layer<Flatten>(),
+                                          layer<Linear>(36, 2)});
+  };
+  compare(convolution, MSE(), random_floats({6, 8, 8, 1}, 8), random_floats({6, 2}, 9), 10, 3);
+}
+
+TEST(DataParallel, AccumulationEvaluationAndPrediction) {
+  Tensor X = random_floats({14, 3}, 1), y = random_floats({14, 2}, 2);
+  std::vector<double> losses[2];
+  std::string predictions[2];
+  for (bool compile : {false, true}) {
+    models::Mlp model({3, 8, 2}, Key(0));
+    Trainer trainer(model, MSE(), Adam({.lr = 0.01}), {.compile = compile, .mesh = mesh()});
+    History h = trainer.fit(X, y, {.epochs = 3, .batch_size = 4, .X_val = X, .y_val = y, .accumulate = 2});
+    losses[compile] = h.step_losses;
+    losses[compile].insert(losses[compile].end(), h.val_loss.begin(), h.val_loss.end());
+    Tensor all = trainer.predict(X, 5);
+    EXPECT_TRUE(all.shape() == Shape({14, 2}));
+    predictions[compile] = bytes(all);
+    Tensor alone = model(X);
+    expect_near(all, std::vector<double>(alone.to_vector<double>()), 1e-5, 1e-6);
+  }
+  EXPECT_EQ(losses[0], losses[1]);
+  EXPECT_EQ(predictions[0], predictions[1]);
+}
+
+// The loss is common, so a step that is not finite is skipped by every rank.
+TEST(DataParallel, NonFiniteLossOfOneRankIsSkippedByAll) {
+  models::Mlp model({2, 4, 1}, Key(0));
+  Trainer trainer(model, MSE(), SGD({.lr = 0.1}), {.compile = true, .on_nonfinite = OnNonFinite::skip, .mesh = mesh()});
+  Tensor X = random_floats({4, 2}, 1), good = random_floats({4, 1}, 2);
+  Tensor bad = floats({1, 2, 3, INFINITY}, {4, 1});  // on the last rank alone
+  const std::string before = bytes(model);
+  EXPECT_TRUE(std::isnan(trainer.train_step(X, bad).item()));
+  EXPECT_EQ(bytes(model), before);
+  trainer.train_step(X, good);
+  EXPECT_NE(bytes(model), before);
+  distributed::check_replicas(model.parameters());
+}
+
+TEST(DataParallel, DriftIsFound) {
+  Variable v("v", Tensor(1.0 + (distributed::rank() == distributed::size() - 1)), false), w("w", Tensor(2.0), false);
+  EXPECT_TRUE(mentions(error_of([&] { distributed::check_replicas(std::vector{w, v}); }), {"'v'", "other bits"}));
+}
+
+TEST(DataParallel, MeshMustFitTheJob) {
+  Slope model;
+  auto step = [&](const Tensor& x) { return model(x).sum(); };
+  EXPECT_TRUE(mentions(error_of([&] { jit({.mesh = {.data = 7}}, step, model); }), {"7 data ranks", "mpirun -n 7"}));
+}
+
+}  // namespace
+}  // namespace ws::testing
