@@ -1,22 +1,27 @@
-// fp32 GEMM against oneDNN and against a measured FMA peak, on shapes of whole training steps.
-//   gemm_bench [--threads 1,2] [--rounds 5] [--only SUBSTRING] [--isa avx512|avx2]
-// Noise-proof: sides are interleaved, each round gives one ratio, the median of the ratios counts; the FMA probe runs around
+// GEMM against oneDNN and against a measured peak, on shapes of whole training steps, in fp32 and in bf16 (operands and result).
+//   gemm_bench [--threads 1,2] [--rounds 5] [--only SUBSTRING] [--isa avx2|avx512|avx512_bf16] [--dtype f32|bf16] [--markdown 1]
+// Noise-proof: sides are interleaved, each round gives one ratio, the median of the ratios counts; a probe of the peak runs around
 // every round. Absolute figures drift with the machine's clock, ratios do not.
 #include <fmt/core.h>
 
 #if defined(WS_HAVE_DNNL) && defined(__x86_64__)
 #include <dlfcn.h>
-#include <dnnl.h>
+#include <dnnl.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/isa.h"
 #include "gemm_bench_support.h"
+#include "support/bf16.h"
+#include "support/float_mode.h"
 
 namespace {
 
@@ -59,45 +64,108 @@ std::string title(const Shape& s) {
 
 struct Row {
   Shape shape;
-  double ours_gflops = 0, ratio = 0, share = 0, spread = 0;
+  double ours_gflops = 0, theirs_gflops = 0, ratio = 0, share = 0, spread = 0, error = 0;
   bool noisy = false;
 };
 
-Row measure(const Shape& s, GemmIsa isa, SpinWorkers& workers, int rounds) {
-  Buffer a(s.m * s.k), b(s.k * s.n), c(s.m * s.n), c_other(s.m * s.n);
-  fill(a, 1), fill(b, 2);
+/// One product and its operands.
+struct Product {
+  Product(const Shape& shape, DType dtype, GemmIsa isa, Workers& workers)
+      : s(shape), a(s.m * s.k), b(s.k * s.n), c(s.m * s.n), c_other(s.m * s.n), a16(s.m * s.k), b16(s.k * s.n) {
+    fill(a, 1), fill(b, 2);
+    const bool is_bf16 = dtype == DType::bf16;
+    if (is_bf16) round(a, a16), round(b, b16);
+    g.m = s.m, g.n = s.n, g.k = s.k;
+    g.operand_dtype = g.result_dtype = dtype;
+    g.a.data = a.floats(), g.b.data = b.floats();
+    if (is_bf16) g.a.data = a16.data(), g.b.data = b16.data();
+    g.c = c.floats();
+    g.a.row_stride = s.a_transposed ? 1 : s.k, g.a.col_stride = s.a_transposed ? s.m : 1;
+    g.b.row_stride = s.b_transposed ? 1 : s.n, g.b.col_stride = s.b_transposed ? s.k : 1;
+    g.c_row_stride = s.n;
+    workspace = std::make_unique<Buffer>(gemm_workspace_bytes(g, isa, workers.num_threads()) / 4 + 16);
+    if (is_bf16) make_primitive();
+  }
+  void theirs() {
+    if (g.operand_dtype == DType::f32)
+      dnnl_sgemm(s.a_transposed ? 'T' : 'N', s.b_transposed ? 'T' : 'N', s.m, s.n, s.k, 1.0f, a.floats(),
+                 s.a_transposed ? s.m : s.k, b.floats(), s.b_transposed ? s.k : s.n, 0.0f, c_other.floats(), s.n);
+    else
+      primitive.execute(stream, arguments), stream.wait();
+  }
+  float result(void* from, int64_t i) const {
+    return g.result_dtype == DType::bf16 ? widen(static_cast<const Bf16*>(from)[i]) : static_cast<const float*>(from)[i];
+  }
+  /// The largest error of some elements against double precision, by the size of what is summed.
+  double error() {
+    double worst = 0;
+    for (int64_t t = 0; t < 500; ++t) {
+      const int64_t i = t * 7919 % s.m, j = t * 104729 % s.n;
+      double sum = 0, size = 0;
+      for (int64_t p = 0; p < s.k; ++p) {
+        const double term = static_cast<double>(a.floats()[i * g.a.row_stride + p * g.a.col_stride]) *
+                            static_cast<double>(b.floats()[p * g.b.row_stride + j * g.b.col_stride]);
+        sum += term, size += term * term;
+      }
+      worst = std::max(worst, std::abs(static_cast<double>(result(g.c, i * s.n + j)) - sum) / std::sqrt(size));
+    }
+    return worst;
+  }
+
+  Shape s;
+  Buffer a, b, c, c_other;
+  std::vector<Bf16> a16, b16;
   Gemm g;
-  g.m = s.m, g.n = s.n, g.k = s.k;
-  g.a.data = a.floats(), g.b.data = b.floats(), g.c = c.floats();
-  g.a.row_stride = s.a_transposed ? 1 : s.k, g.a.col_stride = s.a_transposed ? s.m : 1;
-  g.b.row_stride = s.b_transposed ? 1 : s.n, g.b.col_stride = s.b_transposed ? s.k : 1;
-  g.c_row_stride = s.n;
-  Buffer workspace(gemm_workspace_bytes(g, isa, workers.num_threads()) / 4 + 16);
-  const auto ours = [&] { gemm(g, isa, workspace.floats(), workers); };
-  const auto theirs = [&] {
-    dnnl_sgemm(s.a_transposed ? 'T' : 'N', s.b_transposed ? 'T' : 'N', s.m, s.n, s.k, 1.0f, a.floats(),
-               s.a_transposed ? s.m : s.k, b.floats(), s.b_transposed ? s.k : s.n, 0.0f, c_other.floats(), s.n);
-  };
+  std::unique_ptr<Buffer> workspace;
+
+ private:
+  static void round(Buffer& x, std::vector<Bf16>& to) {
+    for (size_t i = 0; i < to.size(); ++i) to[i] = narrow(x.floats()[i]), x.floats()[i] = widen(to[i]);
+  }
+  void make_primitive() {
+    using dnnl::memory;
+    const auto type = memory::data_type::bf16;
+    const memory::desc a_desc({s.m, s.k}, type, memory::dims{g.a.row_stride, g.a.col_stride}),
+        b_desc({s.k, s.n}, type, memory::dims{g.b.row_stride, g.b.col_stride}), c_desc({s.m, s.n}, type, memory::dims{s.n, 1});
+    primitive = dnnl::matmul(dnnl::matmul::primitive_desc(dnnl::matmul::desc(a_desc, b_desc, c_desc), engine));
+    arguments = {{DNNL_ARG_SRC, memory(a_desc, engine, a16.data())},
+                 {DNNL_ARG_WEIGHTS, memory(b_desc, engine, b16.data())},
+                 {DNNL_ARG_DST, memory(c_desc, engine, c_other.floats())}};
+  }
+  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream{engine};
+  dnnl::matmul primitive;
+  std::unordered_map<int, dnnl::memory> arguments;
+};
+
+Row measure(const Shape& s, DType dtype, GemmIsa isa, SpinWorkers& workers, int rounds) {
+  Product product(s, dtype, isa, workers);
+  const auto ours = [&] { gemm(product.g, isa, product.workspace->floats(), workers); };
+  const auto theirs = [&] { product.theirs(); };
   set_onednn_threads(workers.num_threads());
   ours(), theirs();
   double worst = 0;
-  for (int64_t i = 0; i < s.m * s.n; ++i)
-    worst = std::max(worst, std::abs(static_cast<double>(c.floats()[i]) - c_other.floats()[i]));
+  for (int64_t i = 0; i < s.m * s.n; ++i) {
+    const double x = product.result(product.c.floats(), i), y = product.result(product.c_other.floats(), i);
+    worst = std::max(worst, std::abs(x - y) - (dtype == DType::bf16 ? 0x1p-7 * std::abs(y) : 0));
+  }
   if (worst > 1e-3 * std::sqrt(static_cast<double>(s.k))) {
     fmt::print("{} differs from oneDNN by {}\n", title(s), worst);
     std::exit(1);
   }
 
   const double flops = 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
-  std::vector<double> ratios, shares, rates;
+  const auto clock = workers.num_threads() == 1 ? thread_seconds : now_seconds;
+  const auto peak = [&] { return peak_gflops(isa, dtype, workers); };
+  std::vector<double> ratios, shares, rates, their_rates;
   bool noisy = false;
   for (int round = 0, tries = 0; round < rounds; ++tries) {
-    const double peak_before = fma_peak_gflops(isa, workers);
-    const double ours_s = best_seconds(ours, 0.02);
-    const double peak_between = fma_peak_gflops(isa, workers);
-    const double theirs_s = best_seconds(theirs, 0.02);
+    const double peak_before = peak();
+    const double ours_s = best_seconds(ours, 0.02, clock);
+    const double peak_between = peak();
+    const double theirs_s = best_seconds(theirs, 0.02, clock);
     rest();  // OpenMP's threads spin on for a while
-    const double peak_after = fma_peak_gflops(isa, workers);
+    const double peak_after = peak();
     const auto [low, high] = std::minmax({peak_before, peak_between, peak_after});
     if (high > 1.1 * low) {  // the machine changed meanwhile: again, or say so
       if (tries < 2 * rounds) continue;
@@ -105,59 +173,84 @@ Row measure(const Shape& s, GemmIsa isa, SpinWorkers& workers, int rounds) {
     }
     ratios.push_back(theirs_s / ours_s);
     rates.push_back(flops / ours_s * 1e-9);
+    their_rates.push_back(flops / theirs_s * 1e-9);
     shares.push_back(rates.back() / std::max(peak_before, peak_between));
     ++round;
   }
   const auto [low, high] = std::minmax_element(ratios.begin(), ratios.end());
-  return {s, median(rates), median(ratios), median(shares), *high / *low - 1, noisy};
+  return {s, median(rates), median(their_rates), median(ratios), median(shares), *high / *low - 1, product.error(), noisy};
+}
+
+GemmIsa isa_named(const std::string& name) {
+  const std::vector<std::string> names = {"portable", "avx2", "avx512", "avx512_bf16"};
+  return static_cast<GemmIsa>(std::find(names.begin(), names.end(), name) - names.begin());
+}
+
+std::vector<std::string> words_of(const std::string& list) {
+  std::vector<std::string> words;
+  for (size_t at = 0; at <= list.size(); at = std::min(list.find(',', at), list.size()) + 1)
+    words.push_back(list.substr(at, std::min(list.find(',', at), list.size()) - at));
+  return words;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::vector<int> thread_counts = {1, 2};
+  std::string thread_counts = "1,2", only, isa_name(name_of(best_isa())), dtypes = "f32,bf16";
   int rounds = 5;
-  std::string only;
-  GemmIsa isa = __builtin_cpu_supports("avx512f") ? GemmIsa::avx512 : GemmIsa::avx2;
+  bool markdown = false;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string flag = argv[i], value = argv[i + 1];
-    if (flag == "--threads") {
-      thread_counts.clear();
-      for (size_t at = 0; at < value.size();
-           at = value.find(',', at) == std::string::npos ? value.size() : value.find(',', at) + 1)
-        thread_counts.push_back(std::atoi(value.c_str() + at));
-    } else if (flag == "--rounds") {
+    if (flag == "--threads")
+      thread_counts = value;
+    else if (flag == "--rounds")
       rounds = std::atoi(value.c_str());
-    } else if (flag == "--only") {
+    else if (flag == "--only")
       only = value;
-    } else if (flag == "--isa") {
-      isa = value == "avx2" ? GemmIsa::avx2 : GemmIsa::avx512;
-    } else {
-      fmt::print("usage: gemm_bench [--threads 1,2] [--rounds 5] [--only SUBSTRING] [--isa avx512|avx2]\n");
+    else if (flag == "--isa")
+      isa_name = value;
+    else if (flag == "--dtype")
+      dtypes = value;
+    else if (flag == "--markdown")
+      markdown = value == "1";
+    else {
+      fmt::print("gemm_bench: {}? see the comment at the top of bench/gemm_bench.cc\n", flag);
       return 2;
     }
   }
-  for (int threads : thread_counts) {
-    SpinWorkers workers(threads);
-    fmt::print("\n{} thread{}, {}, oneDNN {}.{}.{}, median of {} rounds\n", threads, threads > 1 ? "s" : "",
-               isa == GemmIsa::avx2 ? "avx2" : "avx512", dnnl_version()->major, dnnl_version()->minor, dnnl_version()->patch,
-               rounds);
-    fmt::print("{:<26}{:<32}{:>9}{:>9}{:>10}{:>9}\n", "", "product", "GFLOP/s", "of peak", "x oneDNN", "spread");
-    double log_sum = 0, worst = 1e9, least_share = 1;
-    int count = 0;
-    for (const Shape& s : shapes()) {
-      if (title(s).find(only) == std::string::npos) continue;
-      const Row row = measure(s, isa, workers, rounds);
-      fmt::print("{:<26}{:<32}{:>9.1f}{:>8.1f}%{:>10.3f}{:>8.1f}%{}\n", s.group, title(s), row.ours_gflops, 100 * row.share,
-                 row.ratio, 100 * row.spread, row.noisy ? "  too noisy" : "");
-      std::fflush(stdout);
-      log_sum += std::log(row.ratio), worst = std::min(worst, row.ratio), ++count;
-      if (s.is_large()) least_share = std::min(least_share, row.share);
+  const GemmIsa isa = isa_named(isa_name);
+  const FlushDenormals mode;
+  for (const std::string& dtype_name : words_of(dtypes))
+    for (const std::string& threads : words_of(thread_counts)) {
+      const DType dtype = *dtype_from_name(dtype_name);
+      SpinWorkers workers(std::atoi(threads.c_str()));
+      fmt::print("\n{}, {} thread{}, {}, oneDNN {}.{}.{}, median of {} rounds\n\n", dtype_name, threads,
+                 threads == "1" ? "" : "s", isa_name, dnnl_version()->major, dnnl_version()->minor, dnnl_version()->patch,
+                 rounds);
+      if (markdown)
+        fmt::print("| product | GFLOP/s | oneDNN | ratio | of peak | error |\n|---|---|---|---|---|---|\n");
+      else
+        fmt::print("{:<26}{:<32}{:>9}{:>9}{:>8}{:>9}{:>9}{:>10}\n", "", "product", "GFLOP/s", "oneDNN", "ratio", "spread",
+                   "of peak", "error");
+      double log_sum = 0, worst = 1e9, least_share = 1;
+      int count = 0;
+      for (const Shape& s : shapes()) {
+        if (title(s).find(only) == std::string::npos) continue;
+        const Row row = measure(s, dtype, isa, workers, rounds);
+        if (markdown)
+          fmt::print("| {} | {:.1f} | {:.1f} | {:.2f} | {:.0f} %{} | {:.1e} |\n", title(s), row.ours_gflops, row.theirs_gflops,
+                     row.ratio, 100 * row.share, row.noisy ? " (too noisy)" : "", row.error);
+        else
+          fmt::print("{:<26}{:<32}{:>9.1f}{:>9.1f}{:>8.3f}{:>8.1f}%{:>8.1f}%{:>10.1e}{}\n", s.group, title(s), row.ours_gflops,
+                     row.theirs_gflops, row.ratio, 100 * row.spread, 100 * row.share, row.error, row.noisy ? "  too noisy" : "");
+        std::fflush(stdout);
+        log_sum += std::log(row.ratio), worst = std::min(worst, row.ratio), ++count;
+        if (s.is_large()) least_share = std::min(least_share, row.share);
+      }
+      if (count > 0)
+        fmt::print("\nGeometric mean of the ratios {:.3f}, lowest {:.3f}; least share of the peak among large ones {:.1f} %\n",
+                   std::exp(log_sum / count), worst, 100 * least_share);
     }
-    if (count > 0)
-      fmt::print("geometric mean {:.3f}, lowest {:.3f}; least share of the peak among large ones {:.1f} %\n",
-                 std::exp(log_sum / count), worst, 100 * least_share);
-  }
 }
 
 #else

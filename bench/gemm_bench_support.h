@@ -2,6 +2,7 @@
 #pragma once
 #include <immintrin.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include <algorithm>
 #include <atomic>
@@ -93,18 +94,25 @@ class SpinWorkers final : public Workers {
   void* context_ = nullptr;
 };
 
+/// Seconds that this thread has run: on a machine shared with others, what one thread's work takes without their turns.
+inline double thread_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
 inline double now_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 inline void rest() { std::this_thread::sleep_for(std::chrono::milliseconds(3)); }
 
-/// The least time of one call among calls that fill `budget` seconds, three at least.
+/// The least time of one call among calls that fill `budget` seconds, three at least. `clock`: thread_seconds where f stays on this
+/// thread.
 template <class F>
-double best_seconds(F&& f, double budget) {
+double best_seconds(F&& f, double budget, double (*clock)() = now_seconds) {
   double best = 1e30, start = now_seconds();
   for (int i = 0; i < 3 || now_seconds() - start < budget; ++i) {
-    const double t = now_seconds();
+    const double t = clock();
     f();
-    best = std::min(best, now_seconds() - t);
+    best = std::min(best, clock() - t);
   }
   return best;
 }
@@ -133,18 +141,30 @@ inline double median(std::vector<double> values) {
   }
 }
 
-/// All workers at once on independent FMAs in registers, best of a few.
-inline double fma_peak_gflops(cpu::GemmIsa isa, Workers& workers) {
-  const bool wide = isa == cpu::GemmIsa::avx512;
+[[gnu::target("avx512f,avx512bf16")]] inline void dot_loop_avx512(int64_t steps) {
+  __m512 acc[16];
+  for (auto& a : acc) a = _mm512_set1_ps(1.0f);
+  const __m512i x = _mm512_set1_epi32(0x3F003E80);
+  for (int64_t i = 0; i < steps; ++i) {
+#pragma GCC unroll 16
+    for (auto& a : acc) asm volatile("vdpbf16ps %1, %1, %0" : "+v"(a) : "v"(x));
+  }
+}
+
+/// All workers at once on independent instructions in registers, best of a few: dot products for bf16 where the ISA has them, else
+/// FMAs.
+inline double peak_gflops(cpu::GemmIsa isa, DType dtype, Workers& workers) {
+  const bool wide = isa >= cpu::GemmIsa::avx512, dots = dtype == DType::bf16 && isa == cpu::GemmIsa::avx512_bf16;
+  const auto loop = dots ? dot_loop_avx512 : wide ? fma_loop_avx512 : fma_loop_avx2;
   const int64_t steps = 60000;
-  const double flops = 2.0 * static_cast<double>(steps) * (wide ? 16 * 16 : 12 * 8) * workers.num_threads();
+  const double flops = 2.0 * static_cast<double>(steps) * (dots ? 16 * 32 : wide ? 16 * 16 : 12 * 8) * workers.num_threads();
   const double seconds = best_seconds(
       [&] {
         workers.parallel_for(workers.num_threads(), 1, [&](int64_t begin, int64_t end, int) {
-          for (int64_t i = begin; i < end; ++i) wide ? fma_loop_avx512(steps) : fma_loop_avx2(steps);
+          for (int64_t i = begin; i < end; ++i) loop(steps);
         });
       },
-      0.002);
+      0.002, workers.num_threads() == 1 ? thread_seconds : now_seconds);
   return flops / seconds * 1e-9;
 }
 

@@ -42,7 +42,7 @@ std::string code_text(const std::string& graph_text, int only) {
   if (only >= static_cast<int>(calls.size())) fail("--kernel {}: the step has {} kernels", only, calls.size());
   std::string backend = cpu_backend().name();
   auto isa = cpu::isa_from_name(std::string_view(backend).substr(backend.find(':') + 1));
-  cpu::LoopCompiler compiler({isa.value_or(cpu::best_isa()), "", 1});
+  cpu::LoopCompiler compiler({cpu::loop_isa(isa.value_or(cpu::best_isa())), "", 1});
   std::string text;
   for (size_t i = 0; i < calls.size(); ++i) {
     if (only >= 0 && static_cast<int>(i) != only) continue;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/isa.h"
 #include "support/bf16.h"
 
 namespace ws::cpu::test {
@@ -26,12 +27,13 @@ inline std::vector<GemmIsa> available_isas() {
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl"))
     isas.push_back(GemmIsa::avx512);
+  if (isas.back() == GemmIsa::avx512 && supports(Isa::avx512_bf16)) isas.push_back(GemmIsa::avx512_bf16);
 #endif
   return isas;
 }
 
 inline std::string name_of(GemmIsa isa) {
-  return isa == GemmIsa::portable ? "portable" : isa == GemmIsa::avx2 ? "avx2" : "avx512";
+  return std::vector<std::string>{"portable", "avx2", "avx512", "avx512_bf16"}[static_cast<size_t>(isa)];
 }
 
 /// Real threads, dynamic chunks: which thread gets what differs from run to run.

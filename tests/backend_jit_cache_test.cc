@@ -262,7 +262,8 @@ TEST(JitIsa, NamesAndSupport) {
   EXPECT_EQ(cpu::isa_from_name("avx512"), Isa::avx512);
   EXPECT_FALSE(cpu::isa_from_name("sse").has_value());
   ASSERT_FALSE(machine_isas().empty());
-  EXPECT_EQ(cpu::best_isa(), machine_isas().back());
+  EXPECT_EQ(cpu::loop_isa(cpu::best_isa()), machine_isas().back());
+  EXPECT_EQ(cpu::isa_from_name("avx512_bf16"), Isa::avx512_bf16);
 }
 
 }  // namespace

@@ -259,6 +259,7 @@ struct Trainer::Impl {
       model.collect_state(state);
       JitOptions how = jit_options(y.defined() ? "evaluate" : "predict");
       how.announce_recompiles = false;
+      how.memory_budget_bytes = 0;  // nothing to recompute
       program.emplace(function, std::move(state), how);
     }
     return (*program)(used)[0];

@@ -138,7 +138,7 @@ class CpuProgram final : public DeviceProgram {
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(Isa isa)
-      : isa_(isa), compiler_({isa, flags().cache ? cache_folder() + "/code" : std::string(), configured_threads()}) {}
+      : isa_(isa), compiler_({loop_isa(isa), flags().cache ? cache_folder() + "/code" : std::string(), configured_threads()}) {}
   std::string name() const override { return "cpu:" + std::string(name_of(isa_)); }
   int64_t workspace_bytes(const GemmCall& call, int num_threads) const override {
     return gemm_workspace_bytes(gemm_shape(call), gemm_isa(isa_), num_threads);
@@ -175,7 +175,7 @@ Isa wanted_isa() {
   const std::string& word = flags().isa;
   if (word.empty()) return best_isa();
   const std::optional<Isa> isa = isa_from_name(word);
-  if (!isa) fail("ISA={}: fp32 kernels know avx2 and avx512", word);
+  if (!isa) fail("ISA={}: kernels know avx2, avx512 and avx512_bf16", word);
   if (!supports(*isa)) fail("ISA={}: this processor or system does not have it; best here: {}", word, name_of(best_isa()));
   return *isa;
 }

@@ -1,6 +1,10 @@
 #include "backend/cpu/isa.h"
 
 #include <cpuid.h>
+#include <immintrin.h>
+
+#include <array>
+#include <bit>
 
 #include "wholestep/error.h"
 
@@ -42,22 +46,42 @@ bool has_avx512() {
   return instructions && has_avx2() && (saved_state() & 0xe6) == 0xe6;                                   // and opmask, zmm
 }
 
+/// Whether the dot product adds the product of the upper halves, rounds, then adds that of the lower ones, as documented: sums
+/// that a change of the order or a rounding left out would give away.
+__attribute__((target("avx512f,avx512bf16"))) bool dot_products_ascend() {
+  constexpr float kLarge = 0x1p24f;  // its neighbours are 2 apart
+  const auto dot = [](float sum, float upper, float lower) __attribute__((target("avx512f,avx512bf16"))) {
+    const auto half = [](float x) { return static_cast<int>(std::bit_cast<uint32_t>(x) >> 16); };
+    const __m512i x = _mm512_set1_epi32(half(upper) << 16 | half(lower)), ones = _mm512_set1_epi32(0x3F803F80);
+    return _mm512_cvtss_f32(
+        _mm512_dpbf16_ps(_mm512_set1_ps(sum), reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(ones)));
+  };
+  return dot(1, kLarge, -kLarge) == 0 && dot(kLarge, 1, 1) == kLarge;
+}
+
+bool has_avx512_bf16() { return has_avx512() && bit(cpuid(7, 1).a, 5) && dot_products_ascend(); }
+
+constexpr std::array kAll = {Isa::avx2, Isa::avx512, Isa::avx512_bf16};
+
 }  // namespace
 
-std::string_view name_of(Isa isa) { return isa == Isa::avx512 ? "avx512" : "avx2"; }
+std::string_view name_of(Isa isa) {
+  return std::array<std::string_view, kAll.size()>{"avx2", "avx512", "avx512_bf16"}[static_cast<size_t>(isa)];
+}
 
 std::optional<Isa> isa_from_name(std::string_view name) {
-  for (Isa isa : {Isa::avx2, Isa::avx512})
+  for (Isa isa : kAll)
     if (name_of(isa) == name) return isa;
   return std::nullopt;
 }
 
-bool supports(Isa isa) { return isa == Isa::avx512 ? has_avx512() : has_avx2(); }
+bool supports(Isa isa) { return isa == Isa::avx2 ? has_avx2() : isa == Isa::avx512 ? has_avx512() : has_avx512_bf16(); }
 
 std::optional<Isa> find_best_isa() {
-  if (has_avx512()) return Isa::avx512;
-  if (has_avx2()) return Isa::avx2;
-  return std::nullopt;
+  std::optional<Isa> best;
+  for (Isa isa : kAll)
+    if (supports(isa)) best = isa;
+  return best;
 }
 
 Isa best_isa() {

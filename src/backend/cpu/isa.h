@@ -1,4 +1,4 @@
-// The instruction sets that code is generated for. Bits are the same on each; only speed differs.
+// The instruction sets that code is generated and written for, each with all before it. Bits are the same on each; only speed differs.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -6,14 +6,17 @@
 
 namespace ws::cpu {
 
-enum class Isa : uint8_t { avx2, avx512 };
+enum class Isa : uint8_t { avx2, avx512, avx512_bf16 };
 
-/// "avx2", "avx512".
+/// "avx2", "avx512", "avx512_bf16".
 std::string_view name_of(Isa isa);
 std::optional<Isa> isa_from_name(std::string_view name);
 
 /// True where the processor has it and the operating system saves its registers.
 bool supports(Isa isa);
+
+/// What generated loops use of it: matrix instructions are for products.
+constexpr Isa loop_isa(Isa isa) { return isa < Isa::avx512 ? isa : Isa::avx512; }
 
 /// The best one of this machine; nothing on a machine without AVX2 and FMA.
 std::optional<Isa> find_best_isa();

@@ -14,7 +14,7 @@ constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
 
 const AttentionIsaCode& code_for(GemmIsa isa) {
 #if defined(__x86_64__)
-  if (isa == GemmIsa::avx512) return attention_code_avx512();
+  if (isa >= GemmIsa::avx512) return attention_code_avx512();
   if (isa == GemmIsa::avx2) return attention_code_avx2();
 #endif
   static_cast<void>(isa);

@@ -12,10 +12,10 @@ template <class V>
 struct SideWork {
   static constexpr int64_t kColumns = int64_t{V::kLanes} * V::kVectors;
   // The panel being copied, due when the strip ends
-  const float* src = nullptr;
+  const typename V::Element* src = nullptr;
   int64_t step = 0, rows = 0;
   float* dst = nullptr;
-  const float* then = nullptr;  // first row of the panel after it: asked for when this one has been
+  const typename V::Element* then = nullptr;  // first row of the panel after it: asked for when this one has been
   // The next rows
   Lookahead next_rows;
   int64_t next_rows_lines = 0;
@@ -26,12 +26,13 @@ struct SideWork {
     call.next = &next_rows;
     call.next_lines = std::min(next_rows_lines, slots);
     next_rows_lines -= call.next_lines;
-    call.copy_rows = std::min(rows, slots);
+    call.copy_rows = std::min(rows / V::kSteps, slots);
     if (call.copy_rows == 0) return;
     constexpr int64_t kAheadRows = 48;  // thousands of cycles: the slowest memory has answered by then
     call.copy_ahead = reinterpret_cast<const char*>(rows > kAheadRows || then == nullptr ? src + kAheadRows * step : then);
     call.copy_src = src, call.copy_step = step, call.copy_dst = dst;
-    rows -= call.copy_rows, src += call.copy_rows * step, dst += call.copy_rows * kColumns;
+    const int64_t copied = call.copy_rows * V::kSteps;
+    rows -= copied, src += copied * step, dst += call.copy_rows * kColumns;
   }
   void complete_copy() {
     if (rows > 0) pack_adjacent_lines<V>(dst, kColumns, kColumns, rows, src, step);

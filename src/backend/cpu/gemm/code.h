@@ -17,5 +17,6 @@ struct GemmCode {
 const GemmCode& gemm_code_portable();
 const GemmCode& gemm_code_avx2();
 const GemmCode& gemm_code_avx512();
+const GemmCode& gemm_code_avx512_bf16();  // operands in bf16; only `blocked`
 
 }  // namespace ws::cpu

@@ -10,12 +10,22 @@ namespace {
 
 const GemmCode& code_for(GemmIsa isa) {
 #if defined(__x86_64__)
-  if (isa == GemmIsa::avx512) return gemm_code_avx512();
+  if (isa >= GemmIsa::avx512) return gemm_code_avx512();
   if (isa == GemmIsa::avx2) return gemm_code_avx2();
 #else
   static_cast<void>(isa);
 #endif
   return gemm_code_portable();
+}
+
+/// For products that are not tiny.
+const GemmCode& blocked_code_for(const Gemm& g, GemmIsa isa) {
+#if defined(__x86_64__)
+  if (g.operand_dtype == DType::bf16 && isa == GemmIsa::avx512_bf16) return gemm_code_avx512_bf16();
+#else
+  static_cast<void>(g);
+#endif
+  return code_for(isa);
 }
 
 bool is_empty(const Gemm& g) { return g.batch == 0 || g.m == 0 || g.n == 0; }
@@ -27,14 +37,14 @@ int64_t gemm_workspace_bytes(const Gemm& g, GemmIsa isa, int num_threads) {
   // gemm() may get fewer threads than promised, and plans for those.
   int64_t bytes = 0;
   for (int threads = 1; threads <= num_threads; ++threads)
-    bytes = std::max(bytes, plan_gemm(g, code_for(isa).shape, threads).total_bytes);
+    bytes = std::max(bytes, plan_gemm(g, blocked_code_for(g, isa).shape, threads).total_bytes);
   return bytes;
 }
 
 void gemm(const Gemm& g, GemmIsa isa, void* workspace, Workers& workers) {
   if (is_empty(g)) return;
-  const GemmCode& code = code_for(isa);
-  if (is_tiny_gemm(g)) return code.tiny(g, workers);
+  if (is_tiny_gemm(g)) return code_for(isa).tiny(g, workers);
+  const GemmCode& code = blocked_code_for(g, isa);
   code.blocked(g, plan_gemm(g, code.shape, workers.num_threads()), workspace, workers);
 }
 

@@ -1,7 +1,7 @@
 // GEMM, C = A B, batched, any strides of A and B, under the numerics contract: k in blocks of 512, one ascending FMA chain
 // from +0 inside a block, block sums added ascending. Operands in bf16 count as the fp32 values that they are (products of two are
 // exact), so the order is the same; C is the fp32 sum, or that rounded once to bf16. Bits do not depend on ISA, threads, tiles or
-// holes.
+// holes. To be called in the step's floating-point mode (support/float_mode.h): bf16 instructions know no other.
 #pragma once
 #include <cstdint>
 
@@ -10,7 +10,8 @@
 
 namespace ws::cpu {
 
-enum class GemmIsa : uint8_t { portable, avx2, avx512 };  // portable: std::fma, for tests and as the definition
+/// Each can do what those before it can. portable: std::fma, for tests and as the definition.
+enum class GemmIsa : uint8_t { portable, avx2, avx512, avx512_bf16 };
 
 /// Takes one finished macro tile, in fp32: rows m0..m0+mc, columns n0..n0+nc of batch item `batch` at tile[i*ld + j]. Each element
 /// comes once. The tile is the hole's to overwrite; no two calls share a worker at one time.

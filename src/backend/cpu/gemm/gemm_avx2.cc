@@ -6,7 +6,7 @@
 namespace ws::cpu {
 namespace {
 
-struct Avx2 : Avx2Registers {
+struct Avx2 : SingleWords<Avx2Registers> {
   static constexpr int kRows = 6, kVectors = 2, kDepth = 256;
   static void transpose(Reg (&r)[kLanes]) {
     Reg t[8], u[8];

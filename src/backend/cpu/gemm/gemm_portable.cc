@@ -6,8 +6,8 @@
 namespace ws::cpu {
 namespace {
 
-struct Portable {
-  static constexpr int kLanes = 4, kRows = 4, kVectors = 2, kDepth = 64;
+struct PortableRegisters {
+  static constexpr int kLanes = 4;
   struct Reg {
     float lane[kLanes];
   };
@@ -39,6 +39,10 @@ struct Portable {
   static void store_part(float* p, const Reg& r, int lanes) {
     for (int i = 0; i < lanes; ++i) p[i] = r.lane[i];
   }
+};
+
+struct Portable : SingleWords<PortableRegisters> {
+  static constexpr int kRows = 4, kVectors = 2, kDepth = 64;
   static void transpose(Reg (&r)[kLanes]) {
     for (int i = 0; i < kLanes; ++i)
       for (int j = 0; j < i; ++j) std::swap(r[i].lane[j], r[j].lane[i]);

@@ -1,9 +1,10 @@
-// Register tiles, templated on a vector type V: elements of A broadcast, vectors of B, one FMA chain an element of C. In an unnamed
-// namespace because every ISA's file compiles its own copy with its own flags.
+// Register tiles, templated on a vector type V: words of A broadcast, vectors of B's words, one FMA chain an element of C. A word is
+// what the kernels take of k at a time, 32 bits: one fp32, or (words.h) several steps of k. In an unnamed namespace because every
+// ISA's file compiles its own copy with its own flags.
 //
-// V offers: kLanes, kRows, kVectors (the register tile), kDepth (how much of k a pass over a panel takes, so that the panel stays in the
-// first-level cache where the loop needs that), Reg, zero, load, broadcast, fma, add, store, the first `lanes` of a
-// vector by load_part and store_part, transpose.
+// V offers: kLanes, kRows, kVectors (the register tile), kDepth (how many words of k a pass over a panel takes, so that the panel stays
+// in the first-level cache where the loop needs that), Reg, zero, load, broadcast, fma, add, store, the first `lanes` of a
+// vector by load_part and store_part, transpose, and what words.h says.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -33,7 +34,7 @@ struct Lookahead {
 };
 
 struct MicroCall {
-  int64_t k = 0;
+  int64_t k = 0;  // words
   const float* a = nullptr;
   int64_t a_row = 0, a_col = 0;  // strides of A, where not packed
   const float* b = nullptr;
@@ -46,8 +47,9 @@ struct MicroCall {
   int64_t ld_chain = 0;
   Lookahead* next = nullptr;  // `next_lines` of its lines are asked for on the way
   int64_t next_lines = 0;
-  const float* copy_src = nullptr;  // the next panel of columns is copied on the way: `copy_rows` rows copy_step apart
-  int64_t copy_step = 0, copy_rows = 0;
+  const void* copy_src =
+      nullptr;  // the next panel of columns (V::Element) is copied on the way: `copy_rows` rows of words, their
+  int64_t copy_step = 0, copy_rows = 0;  // elements copy_step apart
   float* copy_dst = nullptr;
   const char* copy_ahead = nullptr;  // what to ask for meanwhile, as far apart
 };
@@ -148,7 +150,7 @@ void micro_kernel(const MicroCall& call) {
   const char* c_ahead = reinterpret_cast<const char*>(call.c);
   const char* const c_last = c_ahead + (MR - 1) * ldc_bytes;
   int64_t k = call.k, next_lines = call.next_lines;
-  const float* copy_src = call.copy_src;
+  const auto* copy_src = static_cast<const typename V::Element*>(call.copy_src);
   const char* copy_ahead = call.copy_ahead;
   float* copy_dst = call.copy_dst;
   int64_t copy_rows = call.copy_rows;
@@ -159,14 +161,18 @@ void micro_kernel(const MicroCall& call) {
     if (next_lines > 0) --next_lines, call.next->ask();
     if (kCopy && copy_rows > 0) {
       --copy_rows;
-      constexpr int kPanelBytes = V::kVectors * V::kLanes * static_cast<int>(sizeof(float));
+      constexpr int kRowBytes = V::kVectors * V::kLanes * static_cast<int>(sizeof(typename V::Element));
 #pragma GCC unroll 2
-      for (int at = 0; at < kPanelBytes; at += 64) __builtin_prefetch(copy_ahead + at, 0, 2);
-      __builtin_prefetch(copy_ahead + kPanelBytes - 1, 0, 2);
+      for (int u = 0; u < V::kSteps; ++u) {
+#pragma GCC unroll 2
+        for (int at = 0; at < kRowBytes; at += 64) __builtin_prefetch(copy_ahead + at, 0, 2);
+        __builtin_prefetch(copy_ahead + kRowBytes - 1, 0, 2);
+        copy_ahead += call.copy_step * int64_t{sizeof(typename V::Element)};
+      }
 #pragma GCC unroll 4
-      for (int v = 0; v < V::kVectors; ++v) V::store(copy_dst + v * V::kLanes, V::load(copy_src + v * V::kLanes));
-      copy_ahead += call.copy_step * int64_t{sizeof(float)};
-      copy_src += call.copy_step;
+      for (int v = 0; v < V::kVectors; ++v)
+        V::store(copy_dst + v * V::kLanes, V::load_lines(copy_src + v * V::kLanes, call.copy_step, V::kSteps));
+      copy_src += V::kSteps * call.copy_step;
       copy_dst += V::kVectors * V::kLanes;
     }
 #pragma GCC unroll 8

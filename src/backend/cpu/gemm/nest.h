@@ -15,7 +15,7 @@ namespace {
 
 /// A strip of C that one block of rows gives with one panel of columns.
 struct Strip {
-  int64_t rows, depth, columns;
+  int64_t rows, depth, columns;  // depth in words
   float* c;
   int64_t ldc;
   Accumulate how;
@@ -97,6 +97,8 @@ class Nest {
         is_shared_(plan.path == GemmPlan::Path::kShared) {
     row_lines_ = plan.swapped ? lines_of_b(g) : lines_of_a(g);
     column_lines_ = plan.swapped ? lines_of_a(g) : lines_of_b(g);
+    panels_can_be_copied_ = column_lines_.hole == nullptr && column_lines_.line_stride == 1 &&
+                            size_of(column_lines_.dtype) == sizeof(typename V::Element);
     column_panels_ = ceil_div(plan.columns, kColumns);
     tiles_ = plan.row_blocks * plan.column_blocks;
   }
@@ -112,8 +114,7 @@ class Nest {
     }
     run_units(g_.batch * tiles_, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) {
       const Tile t = tile_at(unit, lane);
-      const bool in_place = !is_shared_ && reads_in_place<V>(t.rows, p_.columns, column_lines_);
-      in_place ? direct_tile(t, lane, worker) : tile(t, lane, worker);
+      tile(t, lane, worker);
       hand_on(t, lane, worker);
     });
   }
@@ -149,8 +150,8 @@ class Nest {
   float* floats(int lane, int64_t offset) const { return reinterpret_cast<float*>(private_area(lane) + offset); }
   float* panel_area(int lane, int which) const { return floats(lane, p_.panels_offset + which * p_.panel_bytes); }
   float* shared_panel(int64_t k_block, int64_t panel) const {
-    return reinterpret_cast<float*>(base_ + p_.shared_offset) + k_block * kGemmBlock * column_panels_ * kColumns +
-           panel * kColumns * depth_of(k_block);
+    return reinterpret_cast<float*>(base_ + p_.shared_offset) + V::words(k_block * kGemmBlock) * column_panels_ * kColumns +
+           panel * kColumns * V::words(depth_of(k_block));
   }
   int64_t depth_of(int64_t k_block) const { return std::min(g_.k - k_block * kGemmBlock, kGemmBlock); }
   int64_t columns_in(int64_t panel) const { return std::min(kColumns, p_.columns - panel * kColumns); }
@@ -186,7 +187,7 @@ class Nest {
 
   Strip strip_of(const Tile& t, int64_t panel, int64_t k_block, int lane) const {
     return {.rows = t.rows,
-            .depth = depth_of(k_block),
+            .depth = V::words(depth_of(k_block)),
             .columns = columns_in(panel),
             .c = t.c + (panel - t.panel0) * kColumns,
             .ldc = t.ldc,
@@ -217,6 +218,8 @@ class Nest {
   }
 
   void tile(const Tile& t, int lane, int worker) const {
+    if constexpr (V::kSteps == 1)
+      if (!is_shared_ && reads_in_place<V>(t.rows, p_.columns, column_lines_)) return direct_tile(t, lane, worker);
     for (int64_t k_block = 0; k_block < p_.k_blocks; ++k_block) {
       const RowBlock& rows = rows_ready({t.batch, t.row_block, k_block}, false, lane, worker);
       SideWork<V> side;
@@ -268,11 +271,9 @@ class Nest {
     return true;
   }
   /// Where a panel that can be copied lies, else nullptr.
-  const float* first_row(const PanelId& id) const {
-    if (id.batch < 0 || column_lines_.hole != nullptr || !column_lines_.is_f32() || column_lines_.line_stride != 1 ||
-        columns_in(id.panel) < kColumns)
-      return nullptr;
-    return column_lines_.at<float>(id.batch, id.panel * kColumns, id.k_block * kGemmBlock);
+  const typename V::Element* first_row(const PanelId& id) const {
+    if (id.batch < 0 || !panels_can_be_copied_ || columns_in(id.panel) < kColumns) return nullptr;
+    return column_lines_.at<typename V::Element>(id.batch, id.panel * kColumns, id.k_block * kGemmBlock);
   }
 
   void direct_tile(const Tile& t, int lane, int worker) const {
@@ -316,7 +317,7 @@ class Nest {
   const GemmPlan& p_;
   char* base_;
   Workers& workers_;
-  bool is_shared_;
+  bool is_shared_, panels_can_be_copied_;
   Lines row_lines_, column_lines_;
   int64_t column_panels_ = 0, tiles_ = 0;
 };
@@ -354,7 +355,7 @@ void tiny_item(const Gemm& g, int64_t batch, int worker) {
     if (in_vectors)
       pack_adjacent_depth<V>(b_block, g.n, g.n, g.k, b, g.b.col_stride);
     else
-      pack_strided(b_block, g.n, g.n, g.k, b, g.b.col_stride, g.b.row_stride);
+      pack_strided<V>(b_block, g.n, g.n, g.k, b, g.b.col_stride, g.b.row_stride);
     b = b_block, ldb = g.n;
   }
   const bool is_bf16 = g.result_dtype == DType::bf16, in_tile = g.store != nullptr || is_bf16;
@@ -406,8 +407,14 @@ void run_chain(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row_st
 }
 
 template <class V>
+constexpr MicroShape kMicroShape = {V::kRows, V::kLanes, V::kVectors, V::kDepth, V::kSteps};
+template <class V>
 constexpr GemmCode gemm_code() {
-  return {{V::kRows, V::kLanes, V::kVectors, V::kDepth}, run_tiny<V>, run_blocked<V>, run_chain<V>};
+  return {kMicroShape<V>, run_tiny<V>, run_blocked<V>, run_chain<V>};
+}
+template <class V>
+constexpr GemmCode blocked_code() {
+  return {kMicroShape<V>, nullptr, run_blocked<V>, nullptr};
 }
 
 }  // namespace

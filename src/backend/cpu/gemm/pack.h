@@ -1,13 +1,13 @@
 // Packing, templated on a vector type (see micro_kernel.h). Both operands are seen the same way: `lines` (rows of A, columns of B)
-// along `depth` (k). A panel holds `width` lines as dst[k * width + line]; lines past the operand's end are zero. The source is of
-// type S, fp32 or bf16, which is widened on the way.
+// along `depth` (k, in elements). A panel holds `width` lines as dst[word of k * width + line]; lines past the operand's end are zero.
+// The source is of type S, fp32 or bf16.
 #pragma once
 #include <cstdint>
 #include <cstring>
 
 #include "backend/cpu/gemm/micro_kernel.h"
 #include "backend/cpu/gemm/plan.h"
-#include "support/bf16.h"
+#include "backend/cpu/gemm/words.h"
 
 namespace ws::cpu {
 namespace {
@@ -45,43 +45,52 @@ inline void with_element_type(DType dtype, Body&& body) {
   else
     body(static_cast<const float*>(nullptr));
 }
-inline float widen(float x) { return x; }
+/// The same for an operand: words of several elements are made of bf16 only.
+template <class V, class Body>
+inline void with_operand_type(DType dtype, Body&& body) {
+  if constexpr (V::kSteps == 1)
+    with_element_type(dtype, body);
+  else
+    body(static_cast<const Bf16*>(nullptr));
+}
 
 /// Lines adjacent in memory. Stores whole vectors: needs a vector of slack after the panel unless width is whole vectors.
 template <class V, class S>
 inline void pack_adjacent_lines(float* dst, int64_t width, int64_t lines, int64_t depth, const S* src, int64_t depth_stride) {
-  constexpr int64_t kWhole = int64_t{V::kLanes} * V::kVectors;
+  constexpr int64_t kWhole = int64_t{V::kLanes} * V::kVectors, kSteps = V::kSteps;
+  const int64_t step = kSteps * depth_stride;
   if (width == kWhole && lines == kWhole) {
 #pragma GCC unroll 4
-    for (int64_t p = 0; p < depth; ++p, dst += kWhole, src += depth_stride)
+    for (int64_t p = 0; p < depth; p += kSteps, dst += kWhole, src += step)
 #pragma GCC unroll 4
-      for (int v = 0; v < V::kVectors; ++v) V::store(dst + v * V::kLanes, V::load(src + v * V::kLanes));
+      for (int v = 0; v < V::kVectors; ++v)
+        V::store(dst + v * V::kLanes, V::load_lines(src + v * V::kLanes, depth_stride, depth - p));
     return;
   }
   if (width <= V::kLanes) {
 #pragma GCC unroll 4
-    for (int64_t p = 0; p < depth; ++p, dst += width, src += depth_stride)
-      V::store(dst, V::load_part(src, static_cast<int>(lines)));
+    for (int64_t p = 0; p < depth; p += kSteps, dst += width, src += step)
+      V::store(dst, V::load_lines_part(src, depth_stride, depth - p, static_cast<int>(lines)));
     return;
   }
-  for (int64_t p = 0; p < depth; ++p, dst += width, src += depth_stride) {
+  for (int64_t p = 0; p < depth; p += kSteps, dst += width, src += step) {
     for (int64_t at = 0; at < width; at += V::kLanes) {
       const int64_t left = lines - at;
-      V::store(dst + at, left >= V::kLanes ? V::load(src + at)
-                         : left > 0        ? V::load_part(src + at, static_cast<int>(left))
+      V::store(dst + at, left >= V::kLanes ? V::load_lines(src + at, depth_stride, depth - p)
+                         : left > 0        ? V::load_lines_part(src + at, depth_stride, depth - p, static_cast<int>(left))
                                            : V::zero());
     }
   }
 }
 
-/// A transposed square: square[p] is element p of the first `lines` lines, the rest zero; `part` elements are valid.
+/// A transposed square: square[p] is word p of the first `lines` lines, the rest zero; `part` elements of each line are valid.
 template <class V, class S>
 [[gnu::always_inline]] inline void load_square(typename V::Reg (&square)[V::kLanes], const S* src, int64_t line_stride,
                                                int64_t lines, int part) {
 #pragma GCC unroll 16
   for (int i = 0; i < V::kLanes; ++i) {
     const S* from = src + i * line_stride;
-    square[i] = i >= lines ? V::zero() : part == V::kLanes ? V::load(from) : V::load_part(from, part);
+    square[i] = i >= lines ? V::zero() : part == V::kLanes * V::kSteps ? V::load_depth(from) : V::load_depth_part(from, part);
   }
   V::transpose(square);
 }
@@ -89,9 +98,9 @@ template <class V, class S>
 /// Depth adjacent in memory: transposes squares in registers. Same slack.
 template <class V, class S>
 inline void pack_adjacent_depth(float* dst, int64_t width, int64_t lines, int64_t depth, const S* src, int64_t line_stride) {
-  constexpr int kLanes = V::kLanes;
-  for (int64_t p = 0; p < depth; p += kLanes) {
-    const int part = static_cast<int>(depth - p < kLanes ? depth - p : kLanes);
+  constexpr int kLanes = V::kLanes, kElements = kLanes * V::kSteps;
+  for (int64_t p = 0; p < depth; p += kElements, dst += kLanes * width) {
+    const int part = static_cast<int>(depth - p < kElements ? depth - p : kElements);
     for (int64_t at = 0; at < width; at += kLanes) {
       // Too many rows for the hardware to follow: each asks for itself, at its end for the panel that will follow.
       constexpr int64_t kAhead = 128;
@@ -99,21 +108,22 @@ inline void pack_adjacent_depth(float* dst, int64_t width, int64_t lines, int64_
       for (int i = 0; i < kLanes; ++i) __builtin_prefetch(ahead + i * line_stride, 0, 2);
       typename V::Reg square[kLanes];
       load_square<V>(square, src + at * line_stride + p, line_stride, lines - at, part);
-      if (part == kLanes) {
+      if (part == kElements) {
 #pragma GCC unroll 16
-        for (int i = 0; i < kLanes; ++i) V::store(dst + (p + i) * width + at, square[i]);
+        for (int i = 0; i < kLanes; ++i) V::store(dst + i * width + at, square[i]);
       } else {
-        for (int i = 0; i < part; ++i) V::store(dst + (p + i) * width + at, square[i]);
+        for (int i = 0; i < V::words(part); ++i) V::store(dst + i * width + at, square[i]);
       }
     }
   }
 }
 
-template <class S>
+template <class V, class S>
 inline void pack_strided(float* dst, int64_t width, int64_t lines, int64_t depth, const S* src, int64_t line_stride,
                          int64_t depth_stride) {
-  for (int64_t p = 0; p < depth; ++p)
-    for (int64_t i = 0; i < width; ++i) dst[p * width + i] = i < lines ? widen(src[i * line_stride + p * depth_stride]) : 0.0f;
+  for (int64_t p = 0; p < depth; p += V::kSteps, dst += width)
+    for (int64_t i = 0; i < width; ++i)
+      dst[i] = i < lines ? V::word(src + i * line_stride + p * depth_stride, depth_stride, depth - p) : 0.0f;
 }
 
 template <class V, class S>
@@ -124,7 +134,7 @@ inline void pack_panel(float* dst, int64_t width, int64_t lines, int64_t depth, 
   else if (depth_stride == 1)
     pack_adjacent_depth<V>(dst, width, lines, depth, src, line_stride);
   else
-    pack_strided(dst, width, lines, depth, src, line_stride, depth_stride);
+    pack_strided<V>(dst, width, lines, depth, src, line_stride, depth_stride);
 }
 
 /// A block of rows as the kernels read it.
@@ -134,14 +144,14 @@ struct RowBlock {
   bool packed = false;
 };
 
-/// The panels of a block of rows: nearly equal heights. Packed, each is [depth][height] and followed by a vector of slack.
+/// The panels of a block of rows: nearly equal heights. Packed, each is [words][height] and followed by a vector of slack.
 template <class V>
 struct RowPanels {
   int64_t rows, count;
   explicit RowPanels(int64_t num_rows) : rows(num_rows), count(ceil_div(num_rows, V::kRows)) {}
   int64_t begin(int64_t panel) const { return part_begin(rows, count, panel); }
   int64_t height(int64_t panel) const { return begin(panel + 1) - begin(panel); }
-  int64_t offset(int64_t panel, int64_t depth) const { return begin(panel) * depth + panel * V::kLanes; }
+  int64_t offset(int64_t panel, int64_t words) const { return begin(panel) * words + panel * V::kLanes; }
 };
 
 /// Rows this far apart fall into one set of a 4 KiB wide first-level cache, which holds fewer of them than a panel has.
@@ -150,10 +160,17 @@ inline bool rows_collide(int64_t row_stride, int64_t rows) { return rows > 6 && 
 /// Copies or packs rows into `area`: rows of adjacent elements stay rows.
 template <class V, class S>
 RowBlock pack_rows(float* area, int64_t rows, int64_t depth, const S* src, int64_t line_stride, int64_t depth_stride) {
+  const int64_t words = V::words(depth);
   if (depth_stride == 1) {
-    const int64_t ld = row_area_ld(depth);
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t p = 0; p < depth; ++p) area[i * ld + p] = widen(src[i * line_stride + p]);
+    constexpr int64_t kElements = int64_t{V::kLanes} * V::kSteps;
+    const int64_t ld = row_area_ld(words);  // whole vectors
+    for (int64_t i = 0; i < rows; ++i) {
+      const S* row = src + i * line_stride;
+      float* to = area + i * ld;
+      int64_t p = 0;
+      for (; p + kElements <= depth; p += kElements, to += V::kLanes) V::store(to, V::load_depth(row + p));
+      if (p < depth) V::store(to, V::load_depth_part(row + p, static_cast<int>(depth - p)));
+    }
     return {area, ld, 1, false};
   }
   const RowPanels<V> panels(rows);
@@ -163,7 +180,7 @@ RowBlock pack_rows(float* area, int64_t rows, int64_t depth, const S* src, int64
     const int64_t steps = depth - p < kStep ? depth - p : kStep;
     for (int64_t i = 0; i < panels.count; ++i) {
       const int64_t height = panels.height(i);
-      pack_panel<V>(area + panels.offset(i, depth) + p * height, height, height, steps,
+      pack_panel<V>(area + panels.offset(i, words) + V::words(p) * height, height, height, steps,
                     src + panels.begin(i) * line_stride + p * depth_stride, line_stride, depth_stride);
     }
   }
@@ -171,32 +188,32 @@ RowBlock pack_rows(float* area, int64_t rows, int64_t depth, const S* src, int64
 }
 
 /// Makes rows row0.. readable by the kernels: where they lie, copied row by row, or packed. `any_strides`: the kernels that follow
-/// take any strides, so fp32 that lies in memory can stay there. `area` holds row_area_floats(rows, depth); `staging` what a bf16 hole
-/// writes.
+/// take any strides, so fp32 that lies in memory can stay there. `area` holds row_area_floats(rows, words of depth); `staging` what a
+/// bf16 hole writes.
 template <class V>
 RowBlock prepare_rows(const Lines& from, int64_t batch, int64_t row0, int64_t rows, int64_t k0, int64_t depth, bool any_strides,
                       float* area, void* staging, int worker) {
-  if (from.hole == nullptr) {
-    const bool readable = any_strides || (from.depth_stride == 1 && !rows_collide(from.line_stride, rows));
-    if (from.is_f32() && readable) return {from.at<float>(batch, row0, k0), from.line_stride, from.depth_stride, false};
-    RowBlock block;
-    with_element_type(from.dtype, [&]<class S>(const S*) {
-      block = pack_rows<V>(area, rows, depth, from.at<S>(batch, row0, k0), from.line_stride, from.depth_stride);
-    });
-    return block;
+  int64_t line_stride = from.line_stride, depth_stride = from.depth_stride;
+  if (from.hole != nullptr) {
+    void* filled = from.is_f32() ? area : staging;
+    if (from.depth_major) {  // roles swapped: one panel, the hole writes [depth][rows]
+      line_stride = 1, depth_stride = rows;
+      from.hole(from.context, filled, rows, batch, k0, row0, depth, rows, worker);
+      if (from.is_f32()) return {area, 1, rows, true};
+    } else {
+      line_stride = row_area_ld(depth), depth_stride = 1;
+      from.hole(from.context, filled, line_stride, batch, row0, k0, rows, depth, worker);
+      if (from.is_f32()) return {area, line_stride, 1, false};
+    }
+  } else if (from.is_f32() && (any_strides || (depth_stride == 1 && !rows_collide(line_stride, rows)))) {
+    return {from.at<float>(batch, row0, k0), line_stride, depth_stride, false};
   }
-  // Roles swapped: one panel, the hole writes [depth][rows].
-  const int64_t ld = from.depth_major ? rows : row_area_ld(depth);
-  void* filled = from.is_f32() ? area : staging;
-  if (from.depth_major)
-    from.hole(from.context, filled, ld, batch, k0, row0, depth, rows, worker);
-  else
-    from.hole(from.context, filled, ld, batch, row0, k0, rows, depth, worker);
-  if (!from.is_f32()) {
-    const auto* bf16 = static_cast<const Bf16*>(staging);
-    for (int64_t i = 0; i < (from.depth_major ? depth : rows) * ld; ++i) area[i] = widen(bf16[i]);
-  }
-  return from.depth_major ? RowBlock{area, 1, ld, true} : RowBlock{area, ld, 1, false};
+  RowBlock block;
+  with_operand_type<V>(from.dtype, [&]<class S>(const S*) {
+    const S* src = from.hole != nullptr ? static_cast<const S*>(staging) : from.at<S>(batch, row0, k0);
+    block = pack_rows<V>(area, rows, depth, src, line_stride, depth_stride);
+  });
+  return block;
 }
 
 /// Packs columns line0.. into one panel of `width`, from the operand or from its hole, which writes into the panel itself where the
@@ -216,7 +233,7 @@ void pack_column_panel(const Lines& from, int64_t batch, int64_t line0, int64_t 
     line_stride = kGemmBlock, depth_stride = 1;
     from.hole(from.context, staging, kGemmBlock, batch, line0, k0, lines, depth, worker);
   }
-  with_element_type(from.dtype, [&]<class S>(const S*) {
+  with_operand_type<V>(from.dtype, [&]<class S>(const S*) {
     const S* src = from.hole != nullptr ? static_cast<const S*>(staging) : from.at<S>(batch, line0, k0);
     pack_panel<V>(dst, width, lines, depth, src, line_stride, depth_stride);
   });

@@ -19,7 +19,7 @@ int64_t multiply_adds(const Gemm& g) { return g.batch * g.m * g.n * std::max<int
 
 /// Rows a tile, by the share of L2 that a block of 512 deep rows may take.
 int64_t most_tile_rows(const MicroShape& shape, int64_t percent) {
-  const int64_t fit = cache_sizes().l2_bytes * percent / 100 / (kGemmBlock * kFloat);
+  const int64_t fit = cache_sizes().l2_bytes * percent / 100 / (shape.words(kGemmBlock) * kFloat);
   return std::max<int64_t>(fit / shape.rows, 2) * shape.rows;
 }
 
@@ -30,14 +30,14 @@ int64_t most_tile_columns(int64_t rows, const MicroShape& shape, int64_t percent
 }
 
 void lay_out(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
-  const int64_t depth = std::min(std::max<int64_t>(g.k, 1), kGemmBlock);
+  const int64_t depth = std::min(std::max<int64_t>(g.k, 1), kGemmBlock), words = shape.words(depth);
   const bool holes = g.a.hole != nullptr || g.b.hole != nullptr, is_private = p.path == GemmPlan::Path::kPrivate;
   const bool bf16_rows = g.operand_dtype == DType::bf16 && (p.swapped ? g.b : g.a).hole != nullptr;
   const auto bytes_of = [](int64_t floats) { return round_up(floats * kFloat, kLine); };
   int64_t at = kLaneHeaderBytes;
   const auto take = [&at](int64_t bytes) { return (at += bytes) - bytes; };
-  p.rows_offset = take(bytes_of(row_area_floats(p.max_tile_rows, depth, shape.rows, shape.lanes)));
-  p.panel_bytes = is_private ? bytes_of(shape.columns() * depth) : 0;
+  p.rows_offset = take(bytes_of(row_area_floats(p.max_tile_rows, words, shape.rows, shape.lanes)));
+  p.panel_bytes = is_private ? bytes_of(shape.columns() * words) : 0;
   p.panels_offset = take(2 * p.panel_bytes);
   // A hole's block of columns or, where the hole cannot write fp32 in place, of rows
   p.staging_offset = take(std::max(holes ? bytes_of(shape.columns() * kGemmBlock) : 0,
@@ -45,12 +45,13 @@ void lay_out(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
   p.tile_ld = row_area_ld(p.max_tile_columns);
   p.tile_offset = take(p.tile_scratch ? bytes_of(p.max_tile_rows * p.tile_ld) : 0);
   p.transposed_offset = take(p.swapped && g.store != nullptr ? bytes_of(p.max_tile_columns * p.max_tile_rows) : 0);
-  p.partial_offset = take(p.k_blocks > 1 && shape.depth < kGemmBlock ? bytes_of(p.max_tile_rows * shape.columns()) : 0);
+  p.partial_offset =
+      take(p.k_blocks > 1 && shape.depth < shape.words(kGemmBlock) ? bytes_of(p.max_tile_rows * shape.columns()) : 0);
   p.private_bytes = at;
 
   p.private_offset = kLine * p.threads;
   p.shared_offset = p.private_offset + p.private_bytes * p.threads;
-  p.total_bytes = p.shared_offset + (is_private ? 0 : round_up(p.columns, shape.columns()) * g.k * kFloat);
+  p.total_bytes = p.shared_offset + (is_private ? 0 : round_up(p.columns, shape.columns()) * shape.words(g.k) * kFloat);
 }
 
 }  // namespace
@@ -72,11 +73,12 @@ GemmPlan plan_gemm(const Gemm& g, const MicroShape& shape, int num_threads) {
 
   // Columns adjacent in memory can be copied by each tile on the way, at 1 % where a tile has many rows. All others, and where
   // there are rows enough to share the cost, are packed once for all; in a batch by each tile.
-  const bool copied = g.operand_dtype == DType::f32 &&
-                      (p.swapped ? g.a.hole == nullptr && g.a.row_stride == 1 : g.b.hole == nullptr && g.b.col_stride == 1);
+  const bool is_element = (g.operand_dtype == DType::f32) == (shape.steps == 1);
+  const bool copied =
+      is_element && (p.swapped ? g.a.hole == nullptr && g.a.row_stride == 1 : g.b.hole == nullptr && g.b.col_stride == 1);
   const int64_t panel_columns = shape.columns(), column_panels = ceil_div(p.columns, panel_columns),
                 all_columns = column_panels * panel_columns;
-  const int64_t packed_bytes = all_columns * g.k * kFloat;
+  const int64_t packed_bytes = all_columns * shape.words(g.k) * kFloat;
   const bool worth_sharing =
       copied ? p.rows >= kMinSharedRows && packed_bytes <= cache_sizes().l3_bytes / 4 : p.rows > most_tile_rows(shape, 55);
   const bool is_shared = worth_sharing && g.batch == 1 && packed_bytes <= kMaxSharedBytes;

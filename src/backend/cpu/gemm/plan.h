@@ -12,10 +12,11 @@ namespace ws::cpu {
 
 constexpr int64_t kGemmBlock = 512;  // k per FMA chain: numerics contract
 
-/// The register tile of an ISA: `rows` x (`vectors` * `lanes`), `depth` of k a pass.
+/// The register tile of an ISA: `rows` x (`vectors` * `lanes`), `depth` words of `steps` k each a pass.
 struct MicroShape {
-  int rows, lanes, vectors, depth;
+  int rows, lanes, vectors, depth, steps;
   int64_t columns() const { return int64_t{lanes} * vectors; }
+  int64_t words(int64_t k) const { return (k + steps - 1) / steps; }
 };
 
 struct GemmPlan {
