@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "backend/cpu/isa.h"
 #include "support/error.h"
 
 namespace ws {
@@ -22,6 +23,11 @@ TEST(Roofs, AreInOrderAndQuick) {
     EXPECT_GT(peak.one_thread_flops_per_s, 1e9);
     EXPECT_GE(peak.flops_per_s, peak.one_thread_flops_per_s);
     EXPECT_LT(peak.one_thread_flops_per_s, 1e12);
+  }
+  // Two multiply-adds an instruction against one.
+  EXPECT_EQ(roofs.bf16_flops_per_s > 0, cpu::supports(cpu::Isa::avx512_bf16));
+  if (roofs.bf16_flops_per_s > 0) {
+    EXPECT_GT(roofs.bf16_flops_per_s, roofs.fp32_flops_per_s);
   }
   ASSERT_EQ(roofs.levels.size(), 4u);
   EXPECT_GT(roofs.levels[0].read_bytes_per_s, roofs.levels[3].read_bytes_per_s);  // L1 against DRAM: an order of magnitude

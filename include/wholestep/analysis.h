@@ -47,6 +47,7 @@ struct Roofs {
   double bf16_flops_per_s = 0;    // of the fastest bf16 instruction; 0 where the machine has none
   double memory_bytes_per_s = 0;  // reading from DRAM
   std::vector<Peak> peaks;        // by ISA that the machine has, widest last
+  std::vector<Peak> bf16_peaks;   // by bf16 dot instruction that the machine has, fastest last; may be empty
   std::vector<Level> levels;      // nearest first
   std::vector<Rate> rates;        // by kind, sizes ascending
   double barrier_ns = 0;          // one parallel loop over all threads with nothing to do

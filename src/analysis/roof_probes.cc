@@ -48,6 +48,23 @@ __attribute__((target("avx512f"))) double fma_avx512(int64_t rounds) {
   return static_cast<double>(rounds) * kChains * 16 * 2;
 }
 
+__attribute__((target("avx512f,avx512bf16"))) double dot_avx512(int64_t rounds) {
+  const __m512bh factor = reinterpret_cast<__m512bh>(_mm512_set1_epi32(0x3F003E80));
+  __m512 chain[kChains];
+#pragma GCC unroll 12
+  for (int i = 0; i < kChains; ++i) {
+    chain[i] = _mm512_set1_ps(1.0f);
+    keep(chain[i]);  // else equal chains become one
+  }
+  for (int64_t r = 0; r < rounds; ++r) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) chain[i] = _mm512_dpbf16_ps(chain[i], factor, factor);
+  }
+#pragma GCC unroll 12
+  for (int i = 0; i < kChains; ++i) keep(chain[i]);
+  return static_cast<double>(rounds) * kChains * 32 * 2;
+}
+
 __attribute__((target("avx2"))) void read_avx2(const float* data, int64_t n, int64_t rounds) {
   __m256 sum[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
   for (int64_t r = 0; r < rounds; ++r)
@@ -89,6 +106,8 @@ __attribute__((target("avx512f"))) void copy_avx512(float* to, const float* from
 }  // namespace
 
 double fma_probe(cpu::Isa isa, int64_t rounds) { return isa == cpu::Isa::avx512 ? fma_avx512(rounds) : fma_avx2(rounds); }
+
+double bf16_probe(int64_t rounds) { return dot_avx512(rounds); }
 
 void read_probe(cpu::Isa isa, const float* data, int64_t n, int64_t rounds) {
   if (isa == cpu::Isa::avx512)

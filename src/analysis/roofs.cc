@@ -36,14 +36,16 @@ std::vector<cpu::Isa> isas_here() {
   return found;
 }
 
-Roofs::Peak measure_peak(cpu::Isa isa, Workers& workers) {
+// `probe` runs that many rounds and returns the operations done.
+template <class Probe>
+Roofs::Peak measure_peak(cpu::Isa isa, Workers& workers, const Probe& probe) {
   constexpr double kSeconds = 0.06;
-  const double flops = fma_probe(isa, 1);
+  const double flops = probe(1);
   Roofs::Peak peak;
   peak.isa = std::string(name_of(isa));
-  peak.one_thread_flops_per_s = flops * best_rounds_per_second(kSeconds, [&](int64_t rounds) { fma_probe(isa, rounds); });
+  peak.one_thread_flops_per_s = flops * best_rounds_per_second(kSeconds, [&](int64_t rounds) { probe(rounds); });
   const double each =
-      best_rounds_per_second(kSeconds, [&](int64_t rounds) { on_all(workers, [&](int64_t) { fma_probe(isa, rounds); }); });
+      best_rounds_per_second(kSeconds, [&](int64_t rounds) { on_all(workers, [&](int64_t) { probe(rounds); }); });
   peak.flops_per_s = std::max(peak.one_thread_flops_per_s, flops * each * workers.num_threads());
   return peak;
 }
@@ -143,9 +145,13 @@ Roofs measure_machine(int num_threads) {
   roofs.threads = workers.num_threads();
   const std::vector<cpu::Isa> isas = isas_here();
   if (isas.empty()) fail("roofs: this machine has neither AVX2 nor AVX-512, which wholestep needs");
-  for (const cpu::Isa isa : isas) roofs.peaks.push_back(measure_peak(isa, workers));
+  for (const cpu::Isa isa : isas)
+    roofs.peaks.push_back(measure_peak(isa, workers, [isa](int64_t rounds) { return fma_probe(isa, rounds); }));
+  if (cpu::supports(cpu::Isa::avx512_bf16))
+    roofs.bf16_peaks.push_back(measure_peak(cpu::Isa::avx512_bf16, workers, bf16_probe));
   measure_levels(roofs, isas.back(), workers);
   for (const Roofs::Peak& peak : roofs.peaks) roofs.fp32_flops_per_s = std::max(roofs.fp32_flops_per_s, peak.flops_per_s);
+  for (const Roofs::Peak& peak : roofs.bf16_peaks) roofs.bf16_flops_per_s = std::max(roofs.bf16_flops_per_s, peak.flops_per_s);
   roofs.memory_bytes_per_s = roofs.levels.back().read_bytes_per_s;
   constexpr double kSeconds = 0.03;
   int64_t touched = 0;
@@ -161,6 +167,13 @@ Roofs measure_machine(int num_threads) {
   return roofs;
 }
 
+Json to_json(const std::vector<Roofs::Peak>& peaks) {
+  Json list = Json::array();
+  for (const Roofs::Peak& p : peaks)
+    list.push_back({{"isa", p.isa}, {"flops_per_s", p.flops_per_s}, {"one_thread_flops_per_s", p.one_thread_flops_per_s}});
+  return list;
+}
+
 }  // namespace
 
 Roofs measure_roofs(int num_threads) {
@@ -173,10 +186,8 @@ Roofs measure_roofs(int num_threads) {
 }
 
 Json to_json(const Roofs& roofs) {
-  Json peaks = Json::array(), levels = Json::array(), rates = Json::array();
+  Json levels = Json::array(), rates = Json::array();
   for (const Roofs::Rate& r : roofs.rates) rates.push_back({{"kind", r.kind}, {"size", r.size}, {"flops_per_s", r.flops_per_s}});
-  for (const Roofs::Peak& p : roofs.peaks)
-    peaks.push_back({{"isa", p.isa}, {"flops_per_s", p.flops_per_s}, {"one_thread_flops_per_s", p.one_thread_flops_per_s}});
   for (const Roofs::Level& l : roofs.levels)
     levels.push_back({{"name", l.name},
                       {"bytes", l.bytes},
@@ -187,7 +198,8 @@ Json to_json(const Roofs& roofs) {
           {"fp32_flops_per_s", roofs.fp32_flops_per_s},
           {"bf16_flops_per_s", roofs.bf16_flops_per_s},
           {"memory_bytes_per_s", roofs.memory_bytes_per_s},
-          {"peaks", std::move(peaks)},
+          {"peaks", to_json(roofs.peaks)},
+          {"bf16_peaks", to_json(roofs.bf16_peaks)},
           {"levels", std::move(levels)},
           {"rates", std::move(rates)},
           {"barrier_ns", roofs.barrier_ns},
@@ -205,8 +217,9 @@ Roofs roofs_from_json(const Json& json, const std::string& file) {
   roofs.memory_bytes_per_s = number(json, "memory_bytes_per_s");
   for (const Json& r : json_at(json, "rates", file))
     roofs.rates.push_back({text(r, "kind"), number(r, "size"), number(r, "flops_per_s")});
-  for (const Json& p : json_at(json, "peaks", file))
-    roofs.peaks.push_back({text(p, "isa"), number(p, "flops_per_s"), number(p, "one_thread_flops_per_s")});
+  for (auto [key, peaks] : {std::pair{"peaks", &roofs.peaks}, std::pair{"bf16_peaks", &roofs.bf16_peaks}})
+    for (const Json& p : json_at(json, key, file))
+      peaks->push_back({text(p, "isa"), number(p, "flops_per_s"), number(p, "one_thread_flops_per_s")});
   for (const Json& l : json_at(json, "levels", file))
     roofs.levels.push_back(
         {text(l, "name"), json_get<int64_t>(l, "bytes", file), number(l, "read_bytes_per_s"), number(l, "copy_bytes_per_s")});
@@ -270,9 +283,10 @@ std::string Roofs::json() const { return to_json(*this).dump(); }
 std::string Roofs::text() const {
   const Roofs& roofs = *this;
   std::string text = fmt::format("{}, {} thread{}\n", roofs.cpu, roofs.threads, roofs.threads == 1 ? "" : "s");
-  for (const Roofs::Peak& p : roofs.peaks)
-    text += fmt::format("  fp32 FMA {:<8} {:8.1f} GFLOP/s   one thread {:.1f}\n", p.isa, p.flops_per_s * 1e-9,
-                        p.one_thread_flops_per_s * 1e-9);
+  for (auto [what, peaks] : {std::pair{"fp32 FMA", &roofs.peaks}, std::pair{"bf16 dot", &roofs.bf16_peaks}})
+    for (const Roofs::Peak& p : *peaks)
+      text += fmt::format("  {} {:<12} {:8.1f} GFLOP/s   one thread {:.1f}\n", what, p.isa, p.flops_per_s * 1e-9,
+                          p.one_thread_flops_per_s * 1e-9);
   for (const Roofs::Level& l : roofs.levels) {
     const std::string size = l.bytes == 0          ? ""
                              : l.bytes < (1 << 20) ? fmt::format("{} KiB", l.bytes >> 10)
@@ -280,7 +294,6 @@ std::string Roofs::text() const {
     text += fmt::format("  {:<5}{:>8}   read {:8.1f} GB/s   copy {:8.1f} GB/s\n", l.name, size, l.read_bytes_per_s * 1e-9,
                         l.copy_bytes_per_s * 1e-9);
   }
-  if (roofs.bf16_flops_per_s > 0) text += fmt::format("  bf16 products     {:8.1f} GFLOP/s\n", roofs.bf16_flops_per_s * 1e-9);
   for (const Roofs::Rate& r : roofs.rates)
     text += fmt::format("  {:<12}{:>6} {:8.1f} GFLOP/s in cache\n", r.kind, r.size > 0 ? fmt::format("{:.0f}", r.size) : "",
                         r.flops_per_s * 1e-9);

@@ -33,6 +33,21 @@ struct Avx2Registers {
   static Reg add(Reg a, Reg b) { return _mm256_add_ps(a, b); }
   static void store(float* p, Reg r) { _mm256_storeu_ps(p, r); }
   static void store_part(float* p, Reg r, int lanes) { _mm256_maskstore_ps(p, mask(lanes), r); }
+  /// To nearest even; a NaN stays one.
+  static __m128i narrow(Reg r) {
+    const __m256i bits = _mm256_castps_si256(r), odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
+    const __m256 quiet = _mm256_castsi256_ps(_mm256_or_si256(bits, _mm256_set1_epi32(0x400000)));
+    const __m256 kept = _mm256_blendv_ps(_mm256_castsi256_ps(rounded), quiet, _mm256_cmp_ps(r, r, _CMP_UNORD_Q));
+    const __m256i upper = _mm256_srli_epi32(_mm256_castps_si256(kept), 16);
+    return _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256(upper, 1));
+  }
+  static void store(ws::Bf16* p, Reg r) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), narrow(r)); }
+  static void store_part(ws::Bf16* p, Reg r, int lanes) {
+    ws::Bf16 whole[kLanes];
+    store(whole, r);
+    std::memcpy(p, whole, static_cast<size_t>(lanes) * sizeof(ws::Bf16));
+  }
 };
 
 }  // namespace

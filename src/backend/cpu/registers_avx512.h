@@ -23,6 +23,16 @@ struct Avx512Registers {
   static Reg add(Reg a, Reg b) { return _mm512_add_ps(a, b); }
   static void store(float* p, Reg r) { _mm512_storeu_ps(p, r); }
   static void store_part(float* p, Reg r, int lanes) { _mm512_mask_storeu_ps(p, mask(lanes), r); }
+  /// To nearest even; a NaN stays one.
+  static __m256i narrow(Reg r) {
+    const __m512i bits = _mm512_castps_si512(r), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
+    const __mmask16 nan = _mm512_cmp_ps_mask(r, r, _CMP_UNORD_Q);
+    const __m512i kept = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(kept, 16));
+  }
+  static void store(ws::Bf16* p, Reg r) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow(r)); }
+  static void store_part(ws::Bf16* p, Reg r, int lanes) { _mm256_mask_storeu_epi16(p, mask(lanes), narrow(r)); }
 };
 
 }  // namespace

@@ -33,7 +33,7 @@ struct Gemm {
   int64_t batch = 1, m = 0, n = 0, k = 0;  // any may be 0 (k = 0 gives +0)
   DType operand_dtype = DType::f32;        // f32 or bf16, of A and B
   GemmOperand a, b;
-  DType result_dtype = DType::f32;  // f32 or bf16, of C; a store hole always sees f32
+  DType result_dtype = DType::f32;  // f32, or bf16 where the operands are, of C; a store hole always sees f32
   void* c = nullptr;                // may be null where a store hole is set
   int64_t c_row_stride = 0, c_batch_stride = 0;
   StoreHole store = nullptr;  // then C is not written

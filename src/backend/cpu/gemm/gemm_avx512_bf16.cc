@@ -19,6 +19,11 @@ struct Avx512Pairs : Avx512Squares {
     return _mm512_dpbf16_ps(c, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
   }
 
+  using Avx512Squares::store, Avx512Squares::store_part;
+  static __m256i narrow(Reg r) { return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(r)); }
+  static void store(Bf16* p, Reg r) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow(r)); }
+  static void store_part(Bf16* p, Reg r, int lanes) { _mm256_mask_storeu_epi16(p, mask(lanes), narrow(r)); }
+
   // Of memory order, the earlier step is in the lower half.
   static Reg swap_halves(__m512i x) { return _mm512_castsi512_ps(_mm512_rol_epi32(x, 16)); }
   static Reg load_depth(const Bf16* src) { return swap_halves(_mm512_loadu_si512(src)); }

@@ -4,11 +4,14 @@
 //
 // V offers: kLanes, kRows, kVectors (the register tile), kDepth (how many words of k a pass over a panel takes, so that the panel stays
 // in the first-level cache where the loop needs that), Reg, zero, load, broadcast, fma, add, store, the first `lanes` of a
-// vector by load_part and store_part, transpose, and what words.h says.
+// vector by load_part and store_part, transpose, and what words.h says;
+// store and store_part round where they are given bf16 to write.
 #pragma once
 #include <array>
 #include <cstdint>
 #include <utility>
+
+#include "support/bf16.h"
 
 namespace ws::cpu {
 namespace {
@@ -39,10 +42,12 @@ struct MicroCall {
   int64_t a_row = 0, a_col = 0;  // strides of A, where not packed
   const float* b = nullptr;
   int64_t ldb = 0;  // where B is not packed
-  float* c = nullptr;
+  float* c = nullptr;  // not needed where `rounded` takes a sum that C has no part of
   int64_t ldc = 0;
   int last = 0;  // valid lanes of the last vector
   Accumulate how = Accumulate::kStore;
+  Bf16* rounded = nullptr;  // the result goes here, rounded, and not to C
+  int64_t ld_rounded = 0;
   const float* chain = nullptr;  // where the chains so far are, rows ld_chain apart; nullptr: they start from +0
   int64_t ld_chain = 0;
   Lookahead* next = nullptr;  // `next_lines` of its lines are asked for on the way
@@ -79,11 +84,17 @@ template <class V, int MR, int NV>
   for (int i = 0; i < MR; ++i) {
 #pragma GCC unroll 8
     for (int v = 0; v < NV; ++v) {
-      float* to = call.c + i * call.ldc + v * V::kLanes;
-      if (v + 1 < NV || whole)
-        V::store(to, add ? V::add(V::load(to), acc[i][v]) : acc[i][v]);
+      const bool full = v + 1 < NV || whole;
+      typename V::Reg sum = acc[i][v];
+      if (add) {
+        const float* before = call.c + i * call.ldc + v * V::kLanes;
+        sum = V::add(full ? V::load(before) : V::load_part(before, call.last), sum);
+      }
+      const auto put = [&](auto* to) __attribute__((always_inline)) { full ? V::store(to, sum) : V::store_part(to, sum, call.last); };
+      if (call.rounded != nullptr)
+        put(call.rounded + i * call.ld_rounded + v * V::kLanes);
       else
-        V::store_part(to, add ? V::add(V::load_part(to, call.last), acc[i][v]) : acc[i][v], call.last);
+        put(call.c + i * call.ldc + v * V::kLanes);
     }
   }
 }
@@ -146,8 +157,9 @@ void micro_kernel(const MicroCall& call) {
   };
   // Lines of C and of what comes next are asked for one by one on the way: all at once would hold up the loads of A and B.
   constexpr int kBytes = NV * V::kLanes * static_cast<int>(sizeof(float));
-  const int64_t ldc_bytes = call.ldc * int64_t{sizeof(float)};
-  const char* c_ahead = reinterpret_cast<const char*>(call.c);
+  const bool in_c = call.rounded == nullptr || call.how == Accumulate::kAdd;
+  const int64_t ldc_bytes = in_c ? call.ldc * int64_t{sizeof(float)} : call.ld_rounded * int64_t{sizeof(Bf16)};
+  const char* c_ahead = in_c ? reinterpret_cast<const char*>(call.c) : reinterpret_cast<const char*>(call.rounded);
   const char* const c_last = c_ahead + (MR - 1) * ldc_bytes;
   int64_t k = call.k, next_lines = call.next_lines;
   const auto* copy_src = static_cast<const typename V::Element*>(call.copy_src);

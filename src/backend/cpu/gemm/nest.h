@@ -20,6 +20,8 @@ struct Strip {
   int64_t ldc;
   Accumulate how;
   bool continues = false;    // chains start from C
+  Bf16* rounded = nullptr;  // the finished sums go here, rounded, and not to C
+  int64_t ld_rounded = 0;
   float* partial = nullptr;  // room for the strip's chains between passes, [rows, panel], where C cannot hold them
 };
 
@@ -46,6 +48,7 @@ void columns_of_rows(const Strip& s, const RowBlock& a, const float* b, SideWork
       call.a = a.data + (a.packed ? panels.offset(i, s.depth) + p * height : begin * a.row_stride + p);
       call.c = (is_last || in_c ? s.c : s.partial) + begin * call.ldc;
       call.chain = continues ? (in_c ? s.c : s.partial) + begin * call.ld_chain : nullptr;
+      if (is_last && s.rounded != nullptr) call.rounded = s.rounded + begin * s.ld_rounded, call.ld_rounded = s.ld_rounded;
       side.share(call);
       const size_t copy = call.copy_rows > 0;
       (a.packed ? Kernels<V>::packed[copy] : Kernels<V>::row_major[copy])[height - 1][vectors - 1](call);
@@ -175,7 +178,7 @@ class Nest {
     t.columns = std::min(t.panel1 * kColumns, p_.columns) - t.column0;
     if (p_.tile_scratch)
       t.c = floats(lane, p_.tile_offset), t.ldc = p_.tile_ld;
-    else
+    else if (!p_.rounds_in_kernel)
       t.c = result<float>(t.batch, t.row0, t.column0), t.ldc = g_.c_row_stride;
     return t;
   }
@@ -186,12 +189,15 @@ class Nest {
   int64_t row_begin(int64_t row_block) const { return part_begin(p_.rows, p_.row_blocks, row_block); }
 
   Strip strip_of(const Tile& t, int64_t panel, int64_t k_block, int lane) const {
+    const bool rounds = p_.rounds_in_kernel && k_block + 1 == p_.k_blocks;
     return {.rows = t.rows,
             .depth = V::words(depth_of(k_block)),
             .columns = columns_in(panel),
-            .c = t.c + (panel - t.panel0) * kColumns,
+            .c = t.c == nullptr ? nullptr : t.c + (panel - t.panel0) * kColumns,
             .ldc = t.ldc,
             .how = k_block == 0 ? Accumulate::kStore : Accumulate::kAdd,
+            .rounded = rounds ? result<Bf16>(t.batch, t.row0, panel * kColumns) : nullptr,
+            .ld_rounded = g_.c_row_stride,
             .partial = floats(lane, p_.partial_offset)};
   }
 
@@ -288,7 +294,7 @@ class Nest {
 
   /// Hands a finished tile on: to C where roles are swapped, to the hole where there is one.
   void hand_on(const Tile& t, int lane, int worker) const {
-    if (!p_.tile_scratch) return;
+    if (!p_.tile_scratch || p_.rounds_in_kernel) return;
     if (g_.store == nullptr) {
       const int64_t row0 = p_.swapped ? t.column0 : t.row0, column0 = p_.swapped ? t.row0 : t.column0;
       with_element_type(g_.result_dtype,

@@ -69,7 +69,9 @@ GemmPlan plan_gemm(const Gemm& g, const MicroShape& shape, int num_threads) {
   p.rows = p.swapped ? g.n : g.m;
   p.columns = p.swapped ? g.m : g.n;
   p.k_blocks = std::max<int64_t>(ceil_div(g.k, kGemmBlock), 1);
-  p.tile_scratch = g.store != nullptr || p.swapped || g.result_dtype == DType::bf16;
+  p.rounds_in_kernel = g.result_dtype == DType::bf16 && g.store == nullptr && !p.swapped;
+  const bool one_pass = shape.words(std::min(g.k, kGemmBlock)) <= shape.depth;  // else chains wait in C
+  p.tile_scratch = g.store != nullptr || p.swapped || (p.rounds_in_kernel && (p.k_blocks > 1 || !one_pass));
 
   // Columns adjacent in memory can be copied by each tile on the way, at 1 % where a tile has many rows. All others, and where
   // there are rows enough to share the cost, are packed once for all; in a batch by each tile.

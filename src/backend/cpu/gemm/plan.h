@@ -31,7 +31,8 @@ struct GemmPlan {
   int64_t row_blocks = 1, column_blocks = 1;  // tiles
   int64_t max_tile_rows = 0, max_tile_columns = 0;
   int64_t k_blocks = 1;
-  bool tile_scratch = false;  // tiles go to private scratch, then to a hole or (swapped, bf16) to C
+  bool tile_scratch = false;      // tiles go to private scratch, then to a hole or (swapped, bf16) to C
+  bool rounds_in_kernel = false;  // a bf16 C is written by the kernels of the last k block; the tile holds the sum before
   int64_t tile_ld = 0;
   // Workspace, bytes from its start: a cursor a lane, a private area a lane, the packed columns
   int64_t private_offset = 0, private_bytes = 0, shared_offset = 0, total_bytes = 0;
