@@ -44,8 +44,7 @@ Roofs::Peak measure_peak(cpu::Isa isa, Workers& workers, const Probe& probe) {
   Roofs::Peak peak;
   peak.isa = std::string(name_of(isa));
   peak.one_thread_flops_per_s = flops * best_rounds_per_second(kSeconds, [&](int64_t rounds) { probe(rounds); });
-  const double each =
-      best_rounds_per_second(kSeconds, [&](int64_t rounds) { on_all(workers, [&](int64_t) { probe(rounds); }); });
+  const double each = best_rounds_per_second(kSeconds, [&](int64_t rounds) { on_all(workers, [&](int64_t) { probe(rounds); }); });
   peak.flops_per_s = std::max(peak.one_thread_flops_per_s, flops * each * workers.num_threads());
   return peak;
 }
@@ -147,8 +146,7 @@ Roofs measure_machine(int num_threads) {
   if (isas.empty()) fail("roofs: this machine has neither AVX2 nor AVX-512, which wholestep needs");
   for (const cpu::Isa isa : isas)
     roofs.peaks.push_back(measure_peak(isa, workers, [isa](int64_t rounds) { return fma_probe(isa, rounds); }));
-  if (cpu::supports(cpu::Isa::avx512_bf16))
-    roofs.bf16_peaks.push_back(measure_peak(cpu::Isa::avx512_bf16, workers, bf16_probe));
+  if (cpu::supports(cpu::Isa::avx512_bf16)) roofs.bf16_peaks.push_back(measure_peak(cpu::Isa::avx512_bf16, workers, bf16_probe));
   measure_levels(roofs, isas.back(), workers);
   for (const Roofs::Peak& peak : roofs.peaks) roofs.fp32_flops_per_s = std::max(roofs.fp32_flops_per_s, peak.flops_per_s);
   for (const Roofs::Peak& peak : roofs.bf16_peaks) roofs.bf16_flops_per_s = std::max(roofs.bf16_flops_per_s, peak.flops_per_s);

@@ -41,7 +41,7 @@ struct MicroCall {
   const float* a = nullptr;
   int64_t a_row = 0, a_col = 0;  // strides of A, where not packed
   const float* b = nullptr;
-  int64_t ldb = 0;  // where B is not packed
+  int64_t ldb = 0;     // where B is not packed
   float* c = nullptr;  // not needed where `rounded` takes a sum that C has no part of
   int64_t ldc = 0;
   int last = 0;  // valid lanes of the last vector
@@ -90,7 +90,9 @@ template <class V, int MR, int NV>
         const float* before = call.c + i * call.ldc + v * V::kLanes;
         sum = V::add(full ? V::load(before) : V::load_part(before, call.last), sum);
       }
-      const auto put = [&](auto* to) __attribute__((always_inline)) { full ? V::store(to, sum) : V::store_part(to, sum, call.last); };
+      const auto put = [&](auto* to) __attribute__((always_inline)) {
+        full ? V::store(to, sum) : V::store_part(to, sum, call.last);
+      };
       if (call.rounded != nullptr)
         put(call.rounded + i * call.ld_rounded + v * V::kLanes);
       else

@@ -19,7 +19,7 @@ struct Strip {
   float* c;
   int64_t ldc;
   Accumulate how;
-  bool continues = false;    // chains start from C
+  bool continues = false;   // chains start from C
   Bf16* rounded = nullptr;  // the finished sums go here, rounded, and not to C
   int64_t ld_rounded = 0;
   float* partial = nullptr;  // room for the strip's chains between passes, [rows, panel], where C cannot hold them
