@@ -86,7 +86,9 @@ GemmPlan plan_gemm(const Gemm& g, const MicroShape& shape, int num_threads) {
   const bool is_shared = worth_sharing && g.batch == 1 && packed_bytes <= kMaxSharedBytes;
   p.path = is_shared ? GemmPlan::Path::kShared : GemmPlan::Path::kPrivate;
 
-  p.row_blocks = ceil_div(p.rows, most_tile_rows(shape, is_shared ? 33 : 55));
+  // A tile whose sums wait in scratch shares L2 with its rows: as many as words of one element would be.
+  const int64_t rows_percent = (is_shared ? 33 : 55) / (p.tile_scratch ? shape.steps : 1);
+  p.row_blocks = ceil_div(p.rows, most_tile_rows(shape, rows_percent));
   p.max_tile_rows = ceil_div(p.rows, p.row_blocks);
   // Several k blocks visit a tile several times, and rows that are packed are packed once a tile: a larger one then.
   if (p.tile_scratch)
