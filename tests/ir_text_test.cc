@@ -106,7 +106,8 @@ TEST(Text, MessagesNameThePlace) {
   starts("graph g() {\n %1 = constant {dtype = f32, dtype = f32} : f32[]", "t.ir:2:30: attribute 'dtype' is given twice");
   starts("graph g() {\n %1 = constant {dtype = f32, value = 1.5.5} : f32[]", "t.ir:2:38: '1.5.5' is not a number");
   starts("graph g() {\n %1 = constant {dtype = f32, value = nan(0x1)} : f32[]", "t.ir:2:42: expected the 64 bits of a NaN");
-  starts("graph g(%0: f32[2]) { %1 = add %0, %0 : f32[2] checkpoint 0 return }", "t.ir:1:59: the number of a checkpoint is not 0");
+  starts("graph g(%0: f32[2]) { %1 = add %0, %0 : f32[2] checkpoint 0 return }",
+         "t.ir:1:59: the number of a checkpoint is not 0");
   starts("graph g(%0: f32[2]) { return %0 \"a\" donates 1 }", "t.ir:1:45: there is no input 1");
   starts("graph g(%0: f32[2]) { return %0 \"a\" donates 0, %0 \"b\" donates 0 }", "t.ir:1:63: input 0 is donated twice");
   starts("graph g(%0: f32[2], %1: f32[3]) { return %0 \"a\" donates 1 }", "t.ir:1:57: input 1 is f32[3], the output f32[2]");

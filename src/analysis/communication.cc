@@ -84,12 +84,8 @@ Json to_json(const AllReduceCost& cost) {
 }
 
 Json to_json(const DataParallelPrediction& p) {
-  return {{"ranks", p.ranks},
-          {"compute_s", p.compute_s},
-          {"communication_s", p.communication_s},
-          {"step_s", p.step_s},
-          {"overlapped_s", p.overlapped_s},
-          {"tokens_per_s", p.tokens_per_s},
+  return {{"ranks", p.ranks},          {"compute_s", p.compute_s},       {"communication_s", p.communication_s},
+          {"step_s", p.step_s},        {"overlapped_s", p.overlapped_s}, {"tokens_per_s", p.tokens_per_s},
           {"efficiency", p.efficiency}};
 }
 
@@ -100,7 +96,7 @@ Json to_json(const DataParallelRun& run) {
 }
 
 double parse_bandwidth(const std::string& text) {
-  static constexpr Unit kUnits[] = {{"TB/s", 1e12},       {"GB/s", 1e9},        {"MB/s", 1e6},        {"kB/s", 1e3},
+  static constexpr Unit kUnits[] = {{"TB/s", 1e12},       {"GB/s", 1e9},       {"MB/s", 1e6},       {"kB/s", 1e3},
                                     {"Tbit/s", 1e12 / 8}, {"Gbit/s", 1e9 / 8}, {"Mbit/s", 1e6 / 8}, {"kbit/s", 1e3 / 8}};
   const double speed = parse_quantity(text, kUnits, "a link's speed");
   if (speed <= 0) fail("a link's speed must be above 0, not '{}'", text);
@@ -139,7 +135,8 @@ std::vector<Bucket> buckets_of(const RingStep& step) {
 double predict_ring_step_s(const RingStep& step) {
   if (step.ranks == 1) return step.compute_s;
   double free_s = 0;  // the links, again
-  for (const Bucket& b : buckets_of(step)) free_s = std::max(free_s, b.ready_s) + ring_all_reduce_s(b.bytes, step.ranks, step.link);
+  for (const Bucket& b : buckets_of(step))
+    free_s = std::max(free_s, b.ready_s) + ring_all_reduce_s(b.bytes, step.ranks, step.link);
   return std::max(step.compute_s, free_s);
 }
 

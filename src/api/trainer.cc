@@ -217,7 +217,11 @@ struct Trainer::Impl {
   /// The loop of one process. With several ranks even that is a program: what they exchange is put into a graph.
   bool runs_op_by_op() const { return !options.compile && options.mesh.data == 1; }
   JitOptions jit_options(const char* name) const {
-    return {.name = name, .num_threads = options.num_threads, .compute_dtype = options.compute_dtype, .mesh = options.mesh, .compile = options.compile};
+    return {.name = name,
+            .num_threads = options.num_threads,
+            .compute_dtype = options.compute_dtype,
+            .mesh = options.mesh,
+            .compile = options.compile};
   }
 
   std::vector<Tensor> call(Part part, const Tensor& x, const Tensor& y) {
