@@ -103,7 +103,7 @@ struct TensorMemory {
 
 struct MemoryAnalysis {
   int64_t argument_bytes = 0, output_bytes = 0, temporary_bytes = 0, peak_bytes = 0, donated_bytes = 0;
-  int64_t arena_bytes = 0;        // temporaries as planned; with per-thread scratch it is temporary_bytes
+  int64_t arena_bytes = 0;        // temporaries as planned, which the peak counts; with per-thread scratch it is temporary_bytes
   int64_t lower_bound_bytes = 0;  // the largest sum of temporaries that hold something at once: no arena is smaller
   std::vector<TensorMemory> tensors;
   int num_calls = 0;

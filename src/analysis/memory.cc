@@ -42,7 +42,7 @@ MemoryAnalysis analyse_memory(const Program& program, const MemoryPlan& plan, in
   m.arena_bytes = plan.arena_bytes;
   m.temporary_bytes = plan.arena_bytes + scratch_bytes;
   m.lower_bound_bytes = plan.lower_bound_bytes;
-  m.peak_bytes = m.argument_bytes + m.output_bytes - m.donated_bytes + m.temporary_bytes;
+  m.peak_bytes = m.argument_bytes + m.output_bytes - m.donated_bytes + m.arena_bytes;
   m.num_calls = static_cast<int>(program.calls.size());
   std::vector<std::string> path(program.buffers.size());
   for (auto call = program.calls.rbegin(); call != program.calls.rend(); ++call) {

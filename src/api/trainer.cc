@@ -220,6 +220,7 @@ struct Trainer::Impl {
     return {.name = name,
             .num_threads = options.num_threads,
             .compute_dtype = options.compute_dtype,
+            .memory_budget_bytes = options.memory_budget_bytes,
             .mesh = options.mesh,
             .compile = options.compile};
   }
