@@ -1,7 +1,6 @@
 // What a compiled step costs, holds and takes: counted, planned, predicted, measured. The program of docs/analysis.md.
 #include <wholestep/wholestep.h>
 
-
 #include <cstdio>
 #include <fstream>
 #include <vector>
