@@ -120,7 +120,7 @@ int inspect(const InspectOptions& o) {
   if (o.json) {
     if (shows("ir")) result["ir"] = step.as_text();
     if (shows("program")) result["program"] = step.program_text();
-    if (shows("dtypes")) result["dtypes"] = step.dtype_report();
+    if (shows("dtypes")) result["dtypes"] = parse_json(step.dtype_report().json(), "dtype report");
     if (shows("cost")) result["cost"] = to_json(step.cost_analysis());
     if (shows("memory")) result["memory"] = to_json(memory);
     if (predicted) {
@@ -135,7 +135,7 @@ int inspect(const InspectOptions& o) {
   if (shows("summary")) print_readable(result);
   if (shows("ir")) fmt::print("{}\n", step.as_text());
   if (shows("program")) fmt::print("{}\n", step.program_text());
-  if (shows("dtypes")) fmt::print("{}\n", step.dtype_report());
+  if (shows("dtypes")) fmt::print("{}", step.dtype_report().text());
   if (shows("cost")) fmt::print("{}\n", step.cost_analysis().text());
   if (shows("memory")) fmt::print("{}\n", memory.text());
   if (predicted) fmt::print("{}{}\n", step.predict(roofs).text(), step.classify(roofs, seconds).text());

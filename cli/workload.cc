@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "backend/backend.h"
 #include "support/error.h"
+#include "support/log.h"
 
 namespace ws::cli {
 namespace {
@@ -138,7 +140,13 @@ Schedule make_schedule(const std::string& name, double lr, int64_t steps, double
 
 DType compute_dtype_of(const std::string& word) {
   if (word == "fp32") return DType::f32;
-  if (word == "bf16") return DType::bf16;
+  if (word == "bf16") {
+    static bool said = false;
+    std::string isa = cpu_backend().name();
+    bool native = isa.find("bf16") != std::string::npos || isa.find("amx") != std::string::npos;
+    if (!native && !std::exchange(said, true)) note("bf16 emulated: storage saving only (this machine's products run in fp32)");
+    return DType::bf16;
+  }
   fail("--dtype must be fp32 or bf16, not '{}'", word);
 }
 

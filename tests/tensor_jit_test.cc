@@ -604,7 +604,7 @@ TEST(Jit, Reports) {
   int64_t parameters = (8 * 16 + 16 + 16 + 1) * 4;
   EXPECT_EQ(memory.donated_bytes, 2 * parameters);
   EXPECT_EQ(memory.argument_bytes, 2 * parameters + (4 * 8 + 4) * 4 + 4);
-  EXPECT_NE(step.dtype_report().find("matmul(f32, f32) -> f32"), std::string::npos) << step.dtype_report();
+  EXPECT_NE(step.dtype_report().text().find("matmul(f32, f32) -> f32: "), std::string::npos) << step.dtype_report().text();
   EXPECT_NE(step.as_text().find("matmul"), std::string::npos);
   EXPECT_FALSE(step.program_text().empty());
   auto profile = step.profile(batch, Roofs());

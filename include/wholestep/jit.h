@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "wholestep/analysis.h"
+#include "wholestep/dtype_report.h"
 #include "wholestep/tensor.h"
 
 namespace ws {
@@ -64,7 +65,8 @@ class Compiled {
   Prediction predict(const Roofs& roofs) const;
   /// From the prediction, or from a time that was measured. Says what to try next.
   Classification classify(const Roofs& roofs, double measured_seconds = 0) const;
-  std::string dtype_report() const;
+  /// What each op computes in, and leaks of fp32 into a bf16 region.
+  DTypeReport dtype_report() const;
   std::string as_text() const;       // the IR, after passes
   std::string program_text() const;  // kernels and the arena map
   /// Runs `rounds` more steps, each kernel timed by itself; the shortest counts (state advances as in any call).

@@ -27,7 +27,7 @@ bool may_write_over(const Tensor& t, const Type& type) {
 
 CompiledEntry::CompiledEntry(TracedFunction traced, std::shared_ptr<SharedProgram> its_program)
     : program(std::move(its_program)), sources(std::move(traced.sources)), updates(std::move(traced.updates)),
-      results(std::move(traced.results)) {
+      results(std::move(traced.results)), leaks(std::move(traced.leaks)) {
   const Graph& graph = traced.graph;
   in.resize(sources.size());
   out.resize(graph.outputs().size());

@@ -29,6 +29,7 @@ struct CompiledEntry {
   std::vector<Tracer::Source> sources;
   std::vector<TracedFunction::Update> updates;
   std::vector<Origin> results;
+  std::vector<DTypeReport::Leak> leaks;
   std::vector<bool> donated;    // by graph input
   std::vector<Output> outputs;  // by graph output
   bool keeps_inputs = false;    // some result or update is an input as it was

@@ -1,7 +1,7 @@
 // What a Compiled tells about itself: of the last program used.
 #include <cmath>
-#include <map>
 
+#include "analysis/dtype_report.h"
 #include "analysis/reports.h"
 #include "support/bytes.h"
 #include "support/error.h"
@@ -67,18 +67,9 @@ Profile Compiled::profile(std::span<const Tensor> inputs, const Roofs& roofs, in
   return make_profile(impl_->last_executable().program(), seconds, predict(roofs), roofs);
 }
 
-// One line for each kind of op and its dtypes: "matmul(f32, f32) -> f32: 12".
-std::string Compiled::dtype_report() const {
-  const Graph& graph = impl_->last_executable().graph();
-  std::map<std::string, int> counts;
-  for (const Node& node : graph.nodes()) {
-    std::string inputs;
-    for (Value v : node.inputs) inputs += fmt::format("{}{}", inputs.empty() ? "" : ", ", name_of(graph.type_of(v).dtype));
-    ++counts[fmt::format("{}({}) -> {}", node.op->name, inputs, name_of(graph.type_of(node.results[0]).dtype))];
-  }
-  std::string text;
-  for (const auto& [line, count] : counts) text += fmt::format("{}: {}\n", line, count);
-  return text;
+DTypeReport Compiled::dtype_report() const {
+  std::vector<DTypeReport::Op> ops = count_dtypes(impl_->last_executable().graph());
+  return {std::move(ops), impl_->last->leaks};
 }
 
 std::string Compiled::as_text() const { return print(impl_->last_executable().graph()); }

@@ -20,6 +20,12 @@ Tensor to_compute_dtype(const Tensor& x) {
   return context().compute_dtype == DType::bf16 && x.dtype() == DType::f32 ? x.cast(DType::bf16) : x;
 }
 
+Tensor product_operand(const Tensor& x) {
+  Tracer* tracer = context().tracer;
+  if (tracer && context().compute_dtype == DType::bf16 && x.dtype() == DType::f32) tracer->note_rounding();
+  return to_compute_dtype(x);
+}
+
 bool meet_in_f32(DType a, DType b) {
   auto pair = [&](DType x, DType y) { return a == x && b == y; };
   return context().compute_dtype == DType::bf16 && (pair(DType::f32, DType::bf16) || pair(DType::bf16, DType::f32));

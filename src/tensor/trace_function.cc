@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analysis/dtype_report.h"
 #include "support/error.h"
 
 namespace ws {
@@ -151,6 +152,8 @@ TracedFunction trace_function(const Compiled::Function& function, const std::vec
     }
   }
 
+  TracedFunction traced;
+  traced.leaks = find_dtype_leaks(tracer.graph, {tracer.num_forward_nodes(), tracer.promoted(), tracer.rounded()});
   Assembler assembler(tracer);
   const size_t first_state = arguments.size();  // raw inputs: arguments, state, then what was met on the way
   for (Change& c : changes) c.value = assembler.resolve(c.value);
@@ -169,7 +172,6 @@ TracedFunction trace_function(const Compiled::Function& function, const std::vec
     if (assembler.raw_input(c.value) < 0 && options.donate)
       assembler.need(traced_state[c.state].impl()->value);  // the memory written over
 
-  TracedFunction traced;
   traced.sources = std::move(tracer.sources);
   traced.graph = assembler.assemble(traced.sources);
   OutputTable outputs(traced.graph);

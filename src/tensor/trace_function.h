@@ -26,6 +26,7 @@ struct TracedFunction {
   };
   std::vector<Update> updates;  // the state that the function set
   std::vector<Origin> results;  // by result of the function
+  std::vector<DTypeReport::Leak> leaks;
 };
 
 /// Calls `function` once on traced inputs. The state's Variables hold traced values meanwhile and their own again

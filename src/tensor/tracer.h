@@ -34,6 +34,8 @@ class Tracer {
 
   /// The node recorded next computes in f32 because f32 and bf16 met in it.
   void note_promotion() { promoted_.push_back(static_cast<int>(graph.nodes().size())); }
+  /// The cast recorded next rounds an operand for a product.
+  void note_rounding() { rounded_.push_back(static_cast<int>(graph.nodes().size())); }
   std::vector<Tensor> record(const OpDef& op, Operands inputs, const Attrs& attrs);
   /// The value of a tensor met while tracing: its own, or a new input for one that holds data. Error for a parameter
   /// that was not registered.
@@ -48,6 +50,7 @@ class Tracer {
   /// What was recorded before the first gradient was asked for: the forward pass, in most steps.
   int num_forward_nodes() const { return num_forward_nodes_ < 0 ? static_cast<int>(graph.nodes().size()) : num_forward_nodes_; }
   const std::vector<int>& promoted() const { return promoted_; }  // nodes, ascending
+  const std::vector<int>& rounded() const { return rounded_; }
 
   Graph graph;
   std::vector<Source> sources;   // by graph input
@@ -69,7 +72,7 @@ class Tracer {
   std::string name_;
   GraphBuilder builder_;
   int num_forward_nodes_ = -1;
-  std::vector<int> promoted_;
+  std::vector<int> promoted_, rounded_;
   std::vector<NodeState> node_states_;  // by graph node: plain ones are no part of a gradient's path
   std::unordered_map<const Variable::Slot*, int> registered_;
   std::unordered_map<const TensorImpl*, Value> imported_;

@@ -11,7 +11,7 @@ check_tree() {
       for (i = 1; i <= n; ++i) rank[order[i]] = i
       # Public headers belong to the folder that implements them.
       split("dtype shape error random", s, " "); for (i in s) owner[s[i] ".h"] = "support"
-      owner["all_ops.inc"] = "ir"; owner["tensor.h"] = "tensor"; owner["jit.h"] = "tensor"; owner["precision.h"] = "tensor"
+      owner["all_ops.inc"] = "ir"; owner["tensor.h"] = "tensor"; owner["jit.h"] = "tensor"; owner["precision.h"] = "tensor"; owner["dtype_report.h"] = "analysis"
       owner["data.h"] = "io"
       owner["analysis.h"] = "analysis"; owner["recompute.h"] = "tensor"
       owner["distributed.h"] = "tensor"
