@@ -115,6 +115,15 @@ inline std::vector<OpExample> structural_examples(std::string_view name) {
             {{f({1, 4, 1, 2}), f({1, 2, 1, 2}), f({1, 2, 1, 2})}, flash(true, 1), 0, {0}}};  // queries 0 and 1 see no key
   if (name == "attention_grad")
     return {{{f({1, 3, 1, 2}), f({1, 3, 1, 2}), f({1, 3, 1, 2}), f({1, 1, 3}), f({1, 1, 3}), f({1, 3, 1, 2})}, flash(true, 0.5)}};
+  const auto masked = [](bool causal, double dropout) { return Attrs{{"causal", causal}, {"scale", 0.7}, {"dropout", dropout}}; };
+  const auto seen = [](Shape s) { return Type{DType::boolean, s}; };
+  if (name == "attention_masked")
+    return {{{f({2, 3, 2, 2}), f({2, 3, 2, 2}), f({2, 3, 2, 2}), seen({2, 2, 3, 3}), u({}), u({})}, masked(true, 0), 0, {0}},
+            {{f({1, 2, 1, 3}), f({1, 5, 1, 3}), f({1, 5, 1, 3}), seen({1, 1, 2, 5}), u({}), u({})}, masked(false, 0.3), 0, {0}}};
+  if (name == "attention_masked_grad")
+    return {{{f({1, 3, 1, 2}), f({1, 3, 1, 2}), f({1, 3, 1, 2}), seen({1, 1, 3, 3}), u({}), u({}), f({1, 1, 3}), f({1, 1, 3}),
+              f({1, 3, 1, 2})},
+             masked(true, 0.5)}};
   if (name == "check_range") return {{{i({4})}, {{"low", int64_t{0}}, {"high", int64_t{3}}, {"what", std::string("label")}}}};
   if (name == "check_finite") return {{{f({})}, {{"what", std::string("loss")}}}};
   const auto gather = [](int64_t rows, int64_t unit) { return Attrs{{"channel", int64_t{0}}, {"rows", rows}, {"unit", unit}}; };

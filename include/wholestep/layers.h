@@ -236,7 +236,8 @@ class Rope {
 
 struct SelfAttentionOptions {
   bool causal = false;
-  bool bias = false;  ///< of both projections
+  bool bias = false;   ///< of both projections
+  double dropout = 0;  ///< of the attention weights, while training
   std::optional<Rope> rope = {};
   Initializer weight_init = init::truncated_lecun_normal();
 };
@@ -248,6 +249,7 @@ class SelfAttention final : public Module {
   Tensor forward(const Tensor& x) const override;
   Tensor forward_unrounded(const Tensor& x) const override;
   Linear qkv, out;
+  Buffer random_key;  // only where there is dropout
 
  private:
   int64_t width_, heads_;

@@ -1,6 +1,7 @@
 // Everything a user of wholestep needs.
 #pragma once
 #include "wholestep/analysis.h"      // IWYU pragma: export
+#include "wholestep/attention.h"     // IWYU pragma: export
 #include "wholestep/data.h"          // IWYU pragma: export
 #include "wholestep/distributed.h"   // IWYU pragma: export
 #include "wholestep/initializers.h"  // IWYU pragma: export

@@ -3,6 +3,7 @@
 
 #include "api/layer_checks.h"
 #include "api/rounding.h"
+#include "wholestep/attention.h"
 #include "wholestep/layers.h"
 
 namespace ws {
@@ -55,6 +56,9 @@ SelfAttention::SelfAttention(Module& parent, const std::string& name, int64_t wi
   if (width % heads != 0)
     fail("attention {}: width {} is not divisible by {} heads; choose a width that is a multiple of the heads", display_name(),
          width, heads);
+  if (!(options.dropout >= 0 && options.dropout <= 1))
+    fail("attention {}: dropout is {}, but must lie in [0, 1]", display_name(), options.dropout);
+  if (options.dropout > 0) random_key = Buffer(*this, "random_key", key_tensor(key().bits()));
 }
 
 Tensor SelfAttention::forward(const Tensor& x) const { return to_compute_dtype(forward_unrounded(x)); }
@@ -70,7 +74,9 @@ Tensor SelfAttention::forward_unrounded(const Tensor& x) const {
     q = (*options_.rope)(q);
     k = (*options_.rope)(k);
   }
-  return out.unrounded(attention(q, k, v, options_.causal).reshape({batch, length, width_}));
+  AttentionOptions how{.causal = options_.causal};
+  if (training() && options_.dropout > 0) how.dropout = options_.dropout, how.key = random_key;
+  return out.unrounded(attention(q, k, v, how).reshape({batch, length, width_}));
 }
 
 int64_t swiglu_width(int64_t width) { return static_cast<int64_t>(std::nearbyint(8.0 * static_cast<double>(width) / 3.0)); }

@@ -8,12 +8,16 @@
 //   g = grad_out.cast(dtype);  grad_v = matmul(transpose(w.f32), g.f32);  grad_p = matmul(g.f32, transpose(v.f32))
 //   grad_s = (((grad_p - sum(grad_p * p)) * p) * scale).cast(dtype)
 //   grad_q = matmul(grad_s.f32, k.f32);  grad_k = matmul(transpose(grad_s.f32), q.f32)
+// attention_masked sees a key where its mask has true, and drops weights: scores = select(mask, scores, -infinity) and
+//   w = select(random_bits(key0, key1) < keep_threshold(dropout), p * (1 / (1 - dropout)), 0).cast(dtype)
+// with gradients that pass the two selects back: zeros for what is not seen or was dropped.
 // So products multiply what bf16 can hold and sum in f32, and what lies between two products is rounded once.
 #include <algorithm>
 #include <bit>
 
 #include "ops/op_helpers.h"
 #include "ops/op_list.h"
+#include "ops/philox.h"
 
 namespace ws::ops {
 
@@ -88,41 +92,79 @@ void for_each_row(const Sizes& s, F&& body) {
       for (int64_t t = 0; t < s.queries; ++t) body(b, h, t, static_cast<size_t>((b * s.heads + h) * s.queries + t));
 }
 
+/// What attention_masked adds.
+class Masking {
+ public:
+  Masking(const Sizes& s, Arrays in, const Attrs& attrs, bool masked) : sizes_(s), mask_(masked ? &in[3] : nullptr) {
+    if (!masked || attrs.number("dropout") == 0) return;
+    factor_ = 1 / (1 - attrs.number("dropout"));
+    threshold_ = keep_threshold(attrs.number("dropout"));
+    key0_ = static_cast<uint32_t>(in[4].data[0]), key1_ = static_cast<uint32_t>(in[5].data[0]);
+    drops_ = true;
+  }
+  bool sees(size_t row, int64_t j) const { return mask_ == nullptr || mask_->data[position(row, j)] != 0; }
+  /// Of a weight: 0 where it is dropped.
+  double factor(size_t row, int64_t j) const {
+    if (!drops_) return 1;
+    return philox_word0(position(row, j), 0, key0_, key1_) < threshold_ ? factor_ : 0;
+  }
+
+ private:
+  size_t position(size_t row, int64_t j) const { return row * static_cast<size_t>(sizes_.keys) + static_cast<size_t>(j); }
+  Sizes sizes_;
+  const RefArray* mask_;
+  bool drops_ = false;
+  double factor_ = 1;
+  uint32_t threshold_ = 0, key0_ = 0, key1_ = 0;
+};
+
+template <bool kMasked>
 void forward_reference(Arrays in, const Attrs& attrs, std::span<RefArray> out) {
   const Sizes s = sizes_of(in[0].type.shape, in[1].type.shape);
   const double scale = attrs.number("scale");
+  const Masking masking(s, in, attrs, kMasked);
   for_each_row(s, [&](int64_t b, int64_t h, int64_t t, size_t row) {
     const int64_t keys = visible(s, attrs.flag("causal"), t);
-    if (keys == 0) return;  // results start as zeros
+    bool any = false;
+    for (int64_t j = 0; j < keys; ++j) any = any || masking.sees(row, j);
+    if (!any) return;  // results start as zeros
     const Head q = head_of(in[0], b, h), k = head_of(in[1], b, h), v = head_of(in[2], b, h);
     std::vector<double> weight(static_cast<size_t>(keys));
-    for (int64_t j = 0; j < keys; ++j) weight[static_cast<size_t>(j)] = dot(q.row(t), k.row(j), s.width) * scale;
+    for (int64_t j = 0; j < keys; ++j)
+      weight[static_cast<size_t>(j)] = masking.sees(row, j) ? dot(q.row(t), k.row(j), s.width) * scale : -HUGE_VAL;
     double high = -HUGE_VAL, sum = 0;
     for (double w : weight) high = std::isnan(high) || high > w ? high : w;
     for (double& w : weight) sum += w = std::exp(w - high);
-    for (int64_t j = 0; j < keys; ++j)
-      add_scaled(row_of(out[0], b, t, h), rounded(in[0].type.dtype, weight[static_cast<size_t>(j)] / sum), v.row(j), s.width);
+    for (int64_t j = 0; j < keys; ++j) {
+      const double w = weight[static_cast<size_t>(j)] / sum * masking.factor(row, j);
+      add_scaled(row_of(out[0], b, t, h), rounded(in[0].type.dtype, w), v.row(j), s.width);
+    }
     out[1].data[row] = high;
     out[2].data[row] = sum;
   });
 }
 
-// With p the weights, g the gradient of the output: grad_v = p g; grad_score = p (g.v - sum_j p_j g.v_j).
+// With p the weights (of no dropout: else see above), g the gradient of the output: grad_v = p g; grad_score = p (g.v - sum_j p_j g.v_j).
+template <bool kMasked>
 void backward_reference(Arrays in, const Attrs& attrs, std::span<RefArray> out) {
   const Sizes s = sizes_of(in[0].type.shape, in[1].type.shape);
   const double scale = attrs.number("scale");
   const DType dtype = in[0].type.dtype;
-  RefArray grad_out = in[5];
+  const Masking masking(s, in, attrs, kMasked);
+  constexpr size_t kRowMax = kMasked ? 6 : 3, kRowSum = kRowMax + 1;
+  RefArray grad_out = in[kRowSum + 1];
   for (double& x : grad_out.data) x = rounded(dtype, x);
   for_each_row(s, [&](int64_t b, int64_t h, int64_t t, size_t row) {
     const int64_t keys = visible(s, attrs.flag("causal"), t);
     const Head q = head_of(in[0], b, h), k = head_of(in[1], b, h), v = head_of(in[2], b, h), g = head_of(grad_out, b, h);
+    if (in[kRowSum].data[row] == 0) return;  // no key is seen
     std::vector<double> p(static_cast<size_t>(keys)), grad_p(static_cast<size_t>(keys));
     double mean = 0;
     for (int64_t j = 0; j < keys; ++j) {
       const auto i = static_cast<size_t>(j);
-      p[i] = std::exp(dot(q.row(t), k.row(j), s.width) * scale - in[3].data[row]) / in[4].data[row];
-      grad_p[i] = dot(g.row(t), v.row(j), s.width);
+      if (!masking.sees(row, j)) continue;  // zeros
+      p[i] = std::exp(dot(q.row(t), k.row(j), s.width) * scale - in[kRowMax].data[row]) / in[kRowSum].data[row];
+      grad_p[i] = dot(g.row(t), v.row(j), s.width) * masking.factor(row, j);
       mean += p[i] * grad_p[i];
     }
     for (int64_t j = 0; j < keys; ++j) {
@@ -130,7 +172,7 @@ void backward_reference(Arrays in, const Attrs& attrs, std::span<RefArray> out) 
       const double grad_score = rounded(dtype, p[i] * (grad_p[i] - mean) * scale);
       add_scaled(row_of(out[0], b, t, h), grad_score, k.row(j), s.width);
       add_scaled(row_of(out[1], b, j, h), grad_score, q.row(t), s.width);
-      add_scaled(row_of(out[2], b, j, h), rounded(dtype, p[i]), g.row(t), s.width);
+      add_scaled(row_of(out[2], b, j, h), rounded(dtype, p[i] * masking.factor(row, j)), g.row(t), s.width);
     }
   });
 }
@@ -143,65 +185,114 @@ Cost attention_cost(Types in, Types out, const Attrs& attrs, double products, do
   return c;
 }
 
-const std::vector<AttrSpec> kAttrs = {{"causal", AttrSpec::Kind::flag}, {"scale", AttrSpec::Kind::number}};
+template <bool kMasked>
+std::vector<AttrSpec> attr_specs() {
+  std::vector<AttrSpec> specs = {{"causal", AttrSpec::Kind::flag}, {"scale", AttrSpec::Kind::number}};
+  if (kMasked) specs.push_back({"dropout", AttrSpec::Kind::number});
+  return specs;
+}
+
+void expect_masking(std::string_view op, Types in, const Attrs& attrs) {
+  const Shape &q = in[0].shape, &k = in[1].shape;
+  const Type mask{DType::boolean, Shape{q[0], q[2], q[1], k[1]}}, key{DType::u32, Shape{}};
+  if (in[3] != mask || in[4] != key || in[5] != key)
+    fail("{} needs a mask {} and two key words {}, given {}, {} and {}", op, mask.str(), key.str(), in[3].str(), in[4].str(),
+         in[5].str());
+  if (const double p = attrs.number("dropout"); !(p >= 0 && p <= 1)) fail("{}: dropout is {}, but must lie in [0, 1]", op, p);
+}
+
+Type row_type(Types in) {
+  const Shape& q = in[0].shape;
+  return {DType::f32, Shape{q[0], q[2], q[1]}};
+}
+
+template <bool kMasked>
+std::vector<Type> infer_forward(Types in, const Attrs& attrs) {
+  expect_qkv(kMasked ? "attention_masked" : "attention", in[0], in[1], in[2]);
+  if (kMasked) expect_masking("attention_masked", in, attrs);
+  return {in[0], row_type(in), row_type(in)};
+}
+
+template <bool kMasked>
+std::vector<Type> infer_backward(Types in, const Attrs& attrs) {
+  const std::string_view op = kMasked ? "attention_masked_grad" : "attention_grad";
+  expect_qkv(op, in[0], in[1], in[2]);
+  if (kMasked) expect_masking(op, in, attrs);
+  const Type rows = row_type(in), wide{DType::f32, in[0].shape}, wide_keys{DType::f32, in[1].shape};
+  const Types rest = in.subspan(kMasked ? 6 : 3);
+  if (rest[0] != rows || rest[1] != rows || (rest[2] != in[0] && rest[2] != wide))
+    fail("{} needs row_max and row_sum {} and grad_out {} or {}, given {}, {} and {}", op, rows.str(), in[0].str(), wide.str(),
+         rest[0].str(), rest[1].str(), rest[2].str());
+  return {wide, wide_keys, wide_keys};
+}
+
+template <bool kMasked>
+Grads gradients(Builder& b, const OpDef::VjpArgs& a) {
+  if (a.grad_results[1] || a.grad_results[2])
+    fail("attention: row_max and row_sum have no gradient, only the output does: stop_gradient them");
+  Grads grads(a.inputs.size());
+  if (!a.grad_results[0]) return grads;
+  Value grad = a.grad_results[0];
+  if (b.type_of(a.inputs[0]).dtype == DType::f32) grad = b.cast(grad, DType::f32);
+  std::vector<Value> in(a.inputs.begin(), a.inputs.end());
+  in.insert(in.end(), {a.results[1], a.results[2], grad});
+  const std::vector<Value> found = b.apply(kMasked ? attention_masked_grad_op() : attention_grad_op(), in, a.attrs);
+  std::copy(found.begin(), found.end(), grads.begin());
+  return grads;
+}
+
+template <bool kMasked>
+OpDef forward_op(std::string_view name) {
+  return {
+      .name = name,
+      .arity = kMasked ? 6 : 3,
+      .num_results = 3,
+      .traits = kExpensive | kWideGradient,
+      .lowering = Lowering::kAttention,
+      .attrs = attr_specs<kMasked>(),
+      .infer = infer_forward<kMasked>,
+      .vjp = gradients<kMasked>,
+      .cost = [](Types in, Types out, const Attrs& attrs) { return attention_cost(in, out, attrs, 2, kMasked ? 130 : 24); },
+      .reference = forward_reference<kMasked>,
+      .emit = {},
+      .domain = {TestDomain{}},
+  };
+}
+
+template <bool kMasked>
+OpDef backward_op(std::string_view name) {
+  return {
+      .name = name,
+      .arity = kMasked ? 9 : 6,
+      .num_results = 3,
+      .traits = kExpensive,
+      .lowering = Lowering::kAttentionGrad,
+      .attrs = attr_specs<kMasked>(),
+      .infer = infer_backward<kMasked>,
+      .vjp = not_differentiable,
+      .cost = [](Types in, Types out, const Attrs& attrs) { return attention_cost(in, out, attrs, 5, kMasked ? 140 : 28); },
+      .reference = backward_reference<kMasked>,
+      .emit = {},
+      .domain = {TestDomain{.gradient_check = false}},
+  };
+}
 
 }  // namespace
 
 const OpDef& attention_op() {
-  static const OpDef def = {
-      .name = "attention",
-      .arity = 3,
-      .num_results = 3,
-      .traits = kExpensive | kWideGradient,
-      .lowering = Lowering::kAttention,
-      .attrs = kAttrs,
-      .infer = [](Types in, const Attrs&) -> std::vector<Type> {
-        expect_qkv("attention", in[0], in[1], in[2]);
-        const Shape& q = in[0].shape;
-        const Type rows{DType::f32, Shape{q[0], q[2], q[1]}};
-        return {in[0], rows, rows};
-      },
-      .vjp = [](Builder& b, const OpDef::VjpArgs& a) -> Grads {
-        if (a.grad_results[1] || a.grad_results[2])
-          fail("attention: row_max and row_sum have no gradient, only the output does: stop_gradient them");
-        if (!a.grad_results[0]) return {Value{}, Value{}, Value{}};
-        Value grad = a.grad_results[0];
-        if (b.type_of(a.inputs[0]).dtype == DType::f32) grad = b.cast(grad, DType::f32);
-        const Value in[] = {a.inputs[0], a.inputs[1], a.inputs[2], a.results[1], a.results[2], grad};
-        return b.apply(attention_grad_op(), in, a.attrs);
-      },
-      .cost = [](Types in, Types out, const Attrs& attrs) { return attention_cost(in, out, attrs, 2, 24); },
-      .reference = forward_reference,
-      .emit = {},
-      .domain = {TestDomain{}},
-  };
+  static const OpDef def = forward_op<false>("attention");
   return def;
 }
-
 const OpDef& attention_grad_op() {
-  static const OpDef def = {
-      .name = "attention_grad",
-      .arity = 6,
-      .num_results = 3,
-      .traits = kExpensive,
-      .lowering = Lowering::kAttentionGrad,
-      .attrs = kAttrs,
-      .infer = [](Types in, const Attrs&) -> std::vector<Type> {
-        expect_qkv("attention_grad", in[0], in[1], in[2]);
-        const Shape& q = in[0].shape;
-        const Type rows{DType::f32, Shape{q[0], q[2], q[1]}};
-        const Type wide{DType::f32, q}, wide_keys{DType::f32, in[1].shape};
-        if (in[3] != rows || in[4] != rows || (in[5] != in[0] && in[5] != wide))
-          fail("attention_grad needs row_max and row_sum {} and grad_out {} or {}, given {}, {} and {}", rows.str(), in[0].str(),
-               wide.str(), in[3].str(), in[4].str(), in[5].str());
-        return {wide, wide_keys, wide_keys};
-      },
-      .vjp = not_differentiable,
-      .cost = [](Types in, Types out, const Attrs& attrs) { return attention_cost(in, out, attrs, 5, 28); },
-      .reference = backward_reference,
-      .emit = {},
-      .domain = {TestDomain{.gradient_check = false}},
-  };
+  static const OpDef def = backward_op<false>("attention_grad");
+  return def;
+}
+const OpDef& attention_masked_op() {
+  static const OpDef def = forward_op<true>("attention_masked");
+  return def;
+}
+const OpDef& attention_masked_grad_op() {
+  static const OpDef def = backward_op<true>("attention_masked_grad");
   return def;
 }
 

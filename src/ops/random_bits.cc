@@ -1,25 +1,11 @@
 // random_bits: Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011), a pure function of key, stream and element position.
 #include "ops/op_helpers.h"
 #include "ops/op_list.h"
+#include "ops/philox.h"
 
 namespace ws::ops {
 
 namespace {
-
-constexpr uint32_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
-constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
-constexpr int kRounds = 10;
-
-uint32_t philox_word0(uint64_t position, uint64_t stream, uint32_t key0, uint32_t key1) {
-  std::array<uint32_t, 4> c = {static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32),
-                               static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)};
-  for (int round = 0; round < kRounds; ++round, key0 += kWeyl0, key1 += kWeyl1) {
-    const uint64_t p0 = static_cast<uint64_t>(kMultiplier0) * c[0], p1 = static_cast<uint64_t>(kMultiplier1) * c[2];
-    c = {static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ key0, static_cast<uint32_t>(p1), static_cast<uint32_t>(p0 >> 32) ^ c[3] ^ key1,
-         static_cast<uint32_t>(p0)};
-  }
-  return c[0];
-}
 
 S emit_philox(ScalarBuilder& b, S key0, S key1, uint64_t stream, uint64_t offset) {
   const auto u32 = [&](uint32_t v) { return b.constant(DType::u32, v); };
@@ -30,12 +16,12 @@ S emit_philox(ScalarBuilder& b, S key0, S key1, uint64_t stream, uint64_t offset
     high = b.add(b.add(high, u32(static_cast<uint32_t>(offset >> 32))), b.select(b.lt(low, first), u32(1), u32(0)));
   }
   std::array<S, 4> c = {low, high, u32(static_cast<uint32_t>(stream)), u32(static_cast<uint32_t>(stream >> 32))};
-  const S m0 = u32(kMultiplier0), m1 = u32(kMultiplier1);
-  for (int round = 0; round < kRounds; ++round) {
+  const S m0 = u32(kPhiloxMultiplier0), m1 = u32(kPhiloxMultiplier1);
+  for (int round = 0; round < kPhiloxRounds; ++round) {
     const S high0 = b.mul_high_u32(m0, c[0]), low0 = b.mul(m0, c[0]);
     const S high1 = b.mul_high_u32(m1, c[2]), low1 = b.mul(m1, c[2]);
     c = {b.bit_xor(b.bit_xor(high1, c[1]), key0), low1, b.bit_xor(b.bit_xor(high0, c[3]), key1), low0};
-    if (round + 1 < kRounds) key0 = b.add(key0, u32(kWeyl0)), key1 = b.add(key1, u32(kWeyl1));
+    if (round + 1 < kPhiloxRounds) key0 = b.add(key0, u32(kPhiloxWeyl0)), key1 = b.add(key1, u32(kPhiloxWeyl1));
   }
   return c[0];
 }

@@ -298,7 +298,7 @@ class Lowerer {
       w.offset = s.offset;
       w.dims = graph_.type_of(v).shape;
       w.strides = s.strides;
-      if (!takes(x, w)) {
+      if (!takes(x, w, graph_.type_of(v).dtype)) {
         w.buffer = copy_dense(w, graph_.type_of(v).dtype);
         w.offset = 0;
         w.strides = dense_strides(w.dims);
@@ -321,13 +321,14 @@ class Lowerer {
     add_call(std::move(call), current_priority_);
   }
   /// Attention walks any strides with whole heads in memory; copies, concatenation and padding walk anything; the rest wants dense.
-  static bool takes(const Node& x, const View& v) {
+  static bool takes(const Node& x, const View& v, DType dtype) {
     switch (x.op->lowering) {
       case Lowering::kView:
       case Lowering::kConcatenate:
       case Lowering::kPad: return true;
       case Lowering::kAttention:
       case Lowering::kAttentionGrad:
+        if (dtype == DType::boolean) return true;  // a mask, often broadcast
         if (v.dims.rank() == 4) return v.dims.back() == 1 || v.strides[3] == 1;
         return is_dense(v.dims, v.strides);
       default: return is_dense(v.dims, v.strides);

@@ -95,6 +95,8 @@ Attention attention_shape(const Program& p, const LibraryCall& call) {
   a.causal = call.attrs.flag("causal");
   a.scale = static_cast<float>(call.attrs.number("scale"));
   a.q.dtype = dtype_of(p, q);
+  a.masked = call.attrs.find("dropout") != nullptr;
+  if (a.masked) a.masking.dropout = call.attrs.number("dropout");
   return a;
 }
 
@@ -103,21 +105,22 @@ class AttentionLaunch final : public Launch {
   AttentionLaunch(const Program& p, const LibraryCall& call, Isa isa, std::span<const LoopCode> loops, AddressBook& book)
       : a_(attention_shape(p, call)), isa_(gemm_isa(isa)), backward_(call.op->lowering == Lowering::kAttentionGrad),
         loops_(loops.begin(), loops.end()) {
-    bind(a_.q, p, call.views[0], book);
-    bind(a_.k, p, call.views[1], book);
-    bind(a_.v, p, call.views[2], book);
-    if (backward_) {
-      book.want(&a_.row_max, call.views[3].buffer, call.views[3].offset * 4);
-      book.want(&a_.row_sum, call.views[4].buffer, call.views[4].offset * 4);
-      bind(a_.grad_out, p, call.views[5], book);
-      bind(a_.grad_q, p, call.views[6], book);
-      bind(a_.grad_k, p, call.views[7], book);
-      bind(a_.grad_v, p, call.views[8], book);
-    } else {
-      bind(a_.out, p, call.views[3], book);
-      book.want(&a_.row_max, call.views[4].buffer, call.views[4].offset * 4);
-      book.want(&a_.row_sum, call.views[5].buffer, call.views[5].offset * 4);
+    size_t next = 0;
+    const auto tensor = [&](AttentionTensor& t) { bind(t, p, call.views[next++], book); };
+    const auto address = [&](auto*& pointer) {
+      const View& v = call.views[next++];
+      book.want(&pointer, v.buffer, v.offset * static_cast<int64_t>(sizeof *pointer));
+    };
+    tensor(a_.q), tensor(a_.k), tensor(a_.v);
+    if (a_.masked) {
+      const auto& strides = call.views[next].strides;
+      AttentionMasking& m = a_.masking;
+      m.batch_stride = strides[0], m.head_stride = strides[1], m.query_stride = strides[2], m.key_stride = strides[3];
+      address(m.mask), address(m.key0), address(m.key1);
     }
+    if (!backward_) tensor(a_.out);
+    address(a_.row_max), address(a_.row_sum);
+    if (backward_) tensor(a_.grad_out), tensor(a_.grad_q), tensor(a_.grad_k), tensor(a_.grad_v);
     if (call.workspace >= 0) book.want(&workspace_, call.workspace, 0);
     a_.loops = loops_.data();
   }
@@ -147,8 +150,10 @@ class AttentionLaunch final : public Launch {
 
 std::vector<std::shared_ptr<const LoopKernel>> loops_of(const Program& p, const LibraryCall& call) {
   if (call.op == nullptr) return {};
-  if (call.op->lowering == Lowering::kAttention) return attention_loops(false, dtype_of(p, call.views[0]));
-  if (call.op->lowering == Lowering::kAttentionGrad) return attention_loops(true, dtype_of(p, call.views[0]));
+  if (call.op->lowering == Lowering::kAttention)
+    return attention_loops(false, dtype_of(p, call.views[0]), call.attrs.find("dropout") != nullptr);
+  if (call.op->lowering == Lowering::kAttentionGrad)
+    return attention_loops(true, dtype_of(p, call.views[0]), call.attrs.find("dropout") != nullptr);
   return {};
 }
 

@@ -47,6 +47,7 @@ AttentionPlan plan_attention(const Attention& a, bool backward) {
   plan.loop = take(2 * kMaxLoopSlots * round_up(a.keys, 16));
   plan.scores = take(stripe);
   plan.q = take(rows);
+  if (a.masked) plan.seen = take((stripe + 3) / 4), plan.kept = take((stripe + 3) / 4);
   plan.key_t = take(panels);
   if (backward) {
     plan.grad_weights = take(stripe);

@@ -23,23 +23,33 @@ struct AttentionTensor {
   DType dtype = DType::f32;                                    // or bf16
 };
 
+/// Which pairs of query and key are seen, and which weights are dropped (ops/attention.cc, attention_masked).
+struct AttentionMasking {
+  const uint8_t* mask = nullptr;  // element (b, h, t, s) by these strides: true where seen
+  int64_t batch_stride = 0, head_stride = 0, query_stride = 0, key_stride = 0;
+  const uint32_t *key0 = nullptr, *key1 = nullptr;  // of the random words
+  double dropout = 0;
+};
+
 struct Attention {
   int64_t batch = 0, heads = 0, queries = 0, keys = 0, head_size = 0;
-  bool causal = false;           // query t sees keys s <= t + keys - queries
-  float scale = 1;               // scores are (q.k) * scale, rounded once more
+  bool causal = false;  // query t sees keys s <= t + keys - queries
+  float scale = 1;      // scores are (q.k) * scale, rounded once more
+  bool masked = false;  // then `masking` holds, beside `causal`
+  AttentionMasking masking;
   AttentionTensor q, k, v, out;  // of one dtype
   float* row_max = nullptr;      // [batch, heads, queries]; 0 and row_sum 0 where every key is masked (then out is 0)
   float* row_sum = nullptr;
   // backward only
   AttentionTensor grad_out;                // rounded to the dtype of q where it is read
   AttentionTensor grad_q, grad_k, grad_v;  // f32
-  const LoopCode* loops = nullptr;         // machine code of attention_loops(backward, q.dtype), for the ISA in use
+  const LoopCode* loops = nullptr;         // machine code of attention_loops(backward, q.dtype, masked), for the ISA in use
   bool is_bf16() const { return q.dtype == DType::bf16; }
 };
 
 /// The row loops (scale, softmax and its gradient) of one direction, to be compiled and passed as Attention::loops.
-std::vector<std::shared_ptr<const LoopKernel>> attention_loops(bool backward, DType dtype);
-/// Bytes of 64-byte aligned workspace; only the sizes and dtypes of `a` are read.
+std::vector<std::shared_ptr<const LoopKernel>> attention_loops(bool backward, DType dtype, bool masked = false);
+/// Bytes of 64-byte aligned workspace; only the sizes, dtypes and `masked` of `a` are read.
 int64_t attention_workspace_bytes(const Attention& a, GemmIsa isa, int num_threads, bool backward = true);
 /// Writes out, row_max and row_sum. Allocates nothing.
 void attention_forward(const Attention& a, GemmIsa isa, void* workspace, Workers& workers);

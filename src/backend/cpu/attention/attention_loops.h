@@ -26,4 +26,25 @@ struct SoftmaxGradLoop {
   static std::shared_ptr<const LoopKernel> kernel(DType dtype);
 };
 
+/// The same with a byte for each pair that says whether it is seen, and one that says whether its weight is kept. A row that sees
+/// nothing has m = l = 0 and weights 0.
+struct MaskedLoop {
+  enum Scalar : uint8_t { kScale, kKeepFactor, kMinusInfinity, kZero, kOne, kNumScalars };
+};
+
+///   t = seen ? s * scale : -inf;  m = max t, or 0 for -inf;  e = exp(t - m);  l = sum e;  p = kept ? e / (l, or 1 for 0) * factor : 0
+/// Accesses: loads s, seen, kept; stores p (may lie over s), m and l.
+struct MaskedSoftmaxLoop : MaskedLoop {
+  static constexpr int kScores = 0, kSeen = 1, kKept = 2, kWeights = 3, kRowMax = 4, kRowSum = 5, kNumAccesses = 6;
+  static std::shared_ptr<const LoopKernel> kernel(DType dtype);
+};
+
+///   p = exp(t - m) / (l, or 1 for 0);  g = kept ? grad_w * factor : 0;  d = sum (g * p);  grad_s = (seen ? (g - d) * p : 0) * scale
+/// Accesses: loads s, grad_w = grad_out v^T, seen, kept, m, l; stores the weights kept ? p * factor : 0 (over s) and grad_s (over grad_w).
+struct MaskedSoftmaxGradLoop : MaskedLoop {
+  static constexpr int kScores = 0, kGradWeights = 1, kSeen = 2, kKept = 3, kRowMax = 4, kRowSum = 5, kWeights = 6,
+                       kGradScores = 7, kNumAccesses = 8;
+  static std::shared_ptr<const LoopKernel> kernel(DType dtype);
+};
+
 }  // namespace ws::cpu

@@ -19,7 +19,7 @@ struct AttentionPlan {
   int64_t ld_size = 0;      // floats from one row of a dense copy to the next: head_size in whole vectors
   // Byte offsets in a worker's scratch; names as in AttentionScratch
   int64_t scores = 0, grad_weights = 0, q = 0, grad_out = 0, key = 0, value = 0, key_t = 0, value_t = 0, grad_k = 0, grad_v = 0,
-          tile = 0, loop = 0;
+          tile = 0, seen = 0, kept = 0, loop = 0;
   int64_t bytes = 0;
 };
 
@@ -33,6 +33,7 @@ struct AttentionScratch {
   float *key_t, *value_t;        // panels of columns of the transposed: [keys / columns][head_size][columns]
   float *grad_k, *grad_v;        // [keys, ld_size]: sums over the current block of queries
   float* tile;                   // [kMostRows, ld_size]: results before they are rounded
+  uint8_t *seen, *kept;          // [stripe_rows, ld_keys]: what is not masked, and not dropped
   void* loop;
   AttentionScratch(void* workspace, const AttentionPlan& plan, int worker) {
     char* const base = static_cast<char*>(workspace) + worker * plan.bytes;
@@ -40,6 +41,7 @@ struct AttentionScratch {
     scores = floats(plan.scores), grad_weights = floats(plan.grad_weights), q = floats(plan.q), grad_out = floats(plan.grad_out);
     key = floats(plan.key), value = floats(plan.value), key_t = floats(plan.key_t), value_t = floats(plan.value_t);
     grad_k = floats(plan.grad_k), grad_v = floats(plan.grad_v), tile = floats(plan.tile);
+    seen = reinterpret_cast<uint8_t*>(base + plan.seen), kept = reinterpret_cast<uint8_t*>(base + plan.kept);
     loop = base + plan.loop;
   }
 };

@@ -1,9 +1,12 @@
 // One head of one batch item, forward and backward, stripe by stripe. Templated on a vector type (tiles.h).
 #pragma once
+#include <type_traits>
+
 #include "backend/cpu/attention/attention_loops.h"
 #include "backend/cpu/attention/prefetcher.h"
 #include "backend/cpu/attention/products.h"
 #include "backend/cpu/attention/row_calls.h"
+#include "ops/philox.h"
 
 namespace ws::cpu {
 namespace {
@@ -52,7 +55,7 @@ class AttentionHead {
       if (one_block()) more_results.add(rows_of(*x), t0 + i, std::min(rows, a_.keys - t0 - i));
     all_scores(scores, q, s_.key_t, t0 + i, rows, results);
     all_scores(grad_weights, grad_out, s_.value_t, t0 + i, rows, more_results);
-    softmax_grad(scores, grad_weights, t0 + i, rows);
+    softmax_grad(i, t0 + i, rows);
     return !a_.causal ||
            (partly_seen_finite(s_.key, t0, stripe) && P::all_finite(q, rows * ld) && P::all_finite(grad_out, rows * ld));
   }
@@ -165,31 +168,74 @@ class AttentionHead {
 
   // Scores to weights; row_max and row_sum.
   void softmax(int64_t t0, int64_t rows) const {
-    using L = SoftmaxLoop;
-    RowCalls<L::kNumAccesses> calls(a_.loops[0], a_.scale, s_.loop);
-    calls.rows_of(L::kScores, s_.scores, plan_.ld_keys);
-    calls.rows_of(L::kWeights, s_.scores, plan_.ld_keys);
-    calls.one_a_row(L::kRowMax, a_.row_max + first_row_ + t0);
-    calls.one_a_row(L::kRowSum, a_.row_sum + first_row_ + t0);
-    calls.run(a_, t0, rows);
+    const auto with = [&](auto loop, auto calls) {
+      using L = decltype(loop);
+      calls.rows_of(L::kScores, s_.scores, plan_.ld_keys);
+      calls.rows_of(L::kWeights, s_.scores, plan_.ld_keys);
+      if constexpr (std::is_base_of_v<MaskedLoop, L>) masks_of<L>(calls, 0, t0, rows);
+      calls.one_a_row(L::kRowMax, a_.row_max + first_row_ + t0);
+      calls.one_a_row(L::kRowSum, a_.row_sum + first_row_ + t0);
+      calls.run(a_, t0, rows);
+    };
+    if (a_.masked)
+      with(MaskedSoftmaxLoop{}, masked_calls<MaskedSoftmaxLoop>());
+    else
+      with(SoftmaxLoop{}, RowCalls<SoftmaxLoop::kNumAccesses>(a_.loops[0], {a_.scale}, s_.loop));
     follow_by_zeros(s_.scores, t0, rows, 0.0f);
     for (int64_t i = 0; i < rows && visible_keys(a_, t0 + i) == 0; ++i)
       a_.row_max[first_row_ + t0 + i] = a_.row_sum[first_row_ + t0 + i] = 0.0f;
   }
 
-  // Scores and grad_p to weights and gradients of the products.
-  void softmax_grad(float* scores, float* grad_weights, int64_t t0, int64_t rows) const {
-    using L = SoftmaxGradLoop;
-    RowCalls<L::kNumAccesses> calls(a_.loops[0], a_.scale, s_.loop);
-    calls.rows_of(L::kScores, scores, plan_.ld_keys);
-    calls.rows_of(L::kWeights, scores, plan_.ld_keys);
-    calls.rows_of(L::kGradWeights, grad_weights, plan_.ld_keys);
-    calls.rows_of(L::kGradScores, grad_weights, plan_.ld_keys);
-    calls.one_a_row(L::kRowMax, a_.row_max + first_row_ + t0);
-    calls.one_a_row(L::kRowSum, a_.row_sum + first_row_ + t0);
-    calls.run(a_, t0, rows);
+  // Scores and grad_p to weights and gradients of the products; the rows are those from `first` on of the stripe.
+  void softmax_grad(int64_t first, int64_t t0, int64_t rows) const {
+    float *const scores = s_.scores + first * plan_.ld_keys, *const grad_weights = s_.grad_weights + first * plan_.ld_keys;
+    const auto with = [&](auto loop, auto calls) {
+      using L = decltype(loop);
+      calls.rows_of(L::kScores, scores, plan_.ld_keys);
+      calls.rows_of(L::kWeights, scores, plan_.ld_keys);
+      calls.rows_of(L::kGradWeights, grad_weights, plan_.ld_keys);
+      calls.rows_of(L::kGradScores, grad_weights, plan_.ld_keys);
+      if constexpr (std::is_base_of_v<MaskedLoop, L>) masks_of<L>(calls, first, t0, rows);
+      calls.one_a_row(L::kRowMax, a_.row_max + first_row_ + t0);
+      calls.one_a_row(L::kRowSum, a_.row_sum + first_row_ + t0);
+      calls.run(a_, t0, rows);
+    };
+    if (a_.masked)
+      with(MaskedSoftmaxGradLoop{}, masked_calls<MaskedSoftmaxGradLoop>());
+    else
+      with(SoftmaxGradLoop{}, RowCalls<SoftmaxGradLoop::kNumAccesses>(a_.loops[0], {a_.scale}, s_.loop));
     follow_by_zeros(scores, t0, rows, 0.0f);
     follow_by_zeros(grad_weights, t0, rows, 0.0f * a_.scale);
+  }
+
+  template <class L>
+  RowCalls<L::kNumAccesses, MaskedLoop::kNumScalars> masked_calls() const {
+    const auto factor = static_cast<float>(1 / (1 - a_.masking.dropout));
+    return {a_.loops[0], {a_.scale, factor, -HUGE_VALF, 0.0f, 1.0f}, s_.loop};
+  }
+  // Fills and passes the bytes of rows `first`.. of the stripe, which are queries t0 ...
+  template <class L, class Calls>
+  void masks_of(Calls& calls, int64_t first, int64_t t0, int64_t rows) const {
+    uint8_t *const seen = s_.seen + first * plan_.ld_keys, *const kept = s_.kept + first * plan_.ld_keys;
+    const AttentionMasking& m = a_.masking;
+    const uint8_t* const mask = m.mask + pair_ / a_.heads * m.batch_stride + pair_ % a_.heads * m.head_stride;
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t keys = visible_keys(a_, t0 + i);
+      const uint8_t* const from = mask + (t0 + i) * m.query_stride;
+      uint8_t *const seen_row = seen + i * plan_.ld_keys, *const kept_row = kept + i * plan_.ld_keys;
+      for (int64_t s = 0; s < keys; ++s) seen_row[s] = from[s * m.key_stride];
+      if (m.dropout == 0)
+        std::memset(kept_row, 1, static_cast<size_t>(keys));
+      else
+        keep_row(kept_row, static_cast<uint64_t>(first_row_ + t0 + i) * static_cast<uint64_t>(a_.keys), keys);
+    }
+    calls.rows_of(L::kSeen, seen, plan_.ld_keys);
+    calls.rows_of(L::kKept, kept, plan_.ld_keys);
+  }
+  void keep_row(uint8_t* kept, uint64_t position, int64_t keys) const {
+    const uint32_t threshold = keep_threshold(a_.masking.dropout), key0 = *a_.masking.key0, key1 = *a_.masking.key1;
+    for (int64_t s = 0; s < keys; ++s)
+      kept[s] = philox_word0(position + static_cast<uint64_t>(s), 0, key0, key1) < threshold ? 1 : 0;
   }
 
   // A tile reads at most its height past the keys that one of its rows sees.

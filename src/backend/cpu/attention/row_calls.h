@@ -7,14 +7,14 @@
 
 namespace ws::cpu {
 
-template <int kAccesses>
+template <int kAccesses, int kScalars = 1>
 class RowCalls {
  public:
-  RowCalls(const LoopCode& code, float scale, void* scratch) : code_(code), scratch_(scratch) {
+  RowCalls(const LoopCode& code, const std::array<float, kScalars>& scalars, void* scratch) : code_(code), scratch_(scratch) {
     args_.fill(0);
-    args_[word(kLayout.scalar(0))] = std::bit_cast<uint32_t>(scale);
+    for (int i = 0; i < kScalars; ++i) args_[word(kLayout.scalar(i))] = std::bit_cast<uint32_t>(scalars[static_cast<size_t>(i)]);
   }
-  void rows_of(int access, float* data, int64_t row_stride) { set(access, data, row_stride, 1); }
+  void rows_of(int access, void* data, int64_t row_stride) { set(access, data, row_stride, 1); }
   void one_a_row(int access, float* data) { set(access, data, 1, 0); }
 
   /// Rows are queries t0, t0 + 1, ..; one that sees no key is left alone.
@@ -31,10 +31,10 @@ class RowCalls {
   }
 
  private:
-  static constexpr LoopArgsLayout kLayout{kAccesses, 2, 1};
-  static constexpr size_t kWords = 3 + 5 * kAccesses;  // dims and scale; pointer, strides and fold of each access
+  static constexpr LoopArgsLayout kLayout{kAccesses, 2, kScalars};
+  static constexpr size_t kWords = 2 + kScalars + 5 * kAccesses;  // dims and scalars; pointer, strides and fold of each access
   static constexpr size_t word(int index) { return static_cast<size_t>(index); }
-  void set(int access, float* data, int64_t outer, int64_t inner) {
+  void set(int access, void* data, int64_t outer, int64_t inner) {
     args_[word(kLayout.pointer(access))] = static_cast<int64_t>(reinterpret_cast<intptr_t>(data));
     args_[word(kLayout.stride(access, 0))] = outer;
     args_[word(kLayout.stride(access, 1))] = inner;
