@@ -13,6 +13,7 @@ namespace ws::cli {
 /// Each command declares its options and sets what main() runs after parsing; the result is the exit code.
 using Action = std::function<int()>;
 void add_bench(CLI::App& app, Action& action);
+void add_bench_trainer(CLI::App& app, Action& action);
 void add_parity(CLI::App& app, Action& action);
 void add_reference(CLI::App& app, Action& action);
 void add_eval(CLI::App& app, Action& action);

@@ -51,6 +51,7 @@ int run(int argc, char** argv) {
   ws::cli::add_train(app, action);
   ws::cli::add_generate(app, action);
   ws::cli::add_bench(app, action);
+  ws::cli::add_bench_trainer(app, action);
   ws::cli::add_parity(app, action);
   ws::cli::add_reference(app, action);
   ws::cli::add_eval(app, action);

@@ -16,6 +16,7 @@
 #include "runtime/thread_pool.h"
 #include "support/error.h"
 #include "support/flags.h"
+#include "support/machine.h"
 
 namespace ws {
 namespace {
@@ -97,14 +98,6 @@ void measure_levels(Roofs& roofs, cpu::Isa isa, Workers& workers) {
                           dram};
   for (size_t i = 0; i < roofs.levels.size(); ++i)
     measure_level(roofs.levels[i], sets[i], isa, block.data(), part_floats, workers);
-}
-
-std::string cpu_model() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.starts_with("model name"))
-      if (const size_t colon = line.find(": "); colon != std::string::npos) return line.substr(colon + 2);
-  return "unknown";
 }
 
 }  // namespace

@@ -106,6 +106,15 @@ least=$(sed -n 's/.*least possible is \([0-9]*\) bytes.*/\1/p' message)
 WHOLESTEP_MEMORY_LIMIT=1MiB "$WS" bench --model mlp 2>message && fail "a step larger than the machine was started"
 grep -q 'the largest batch that fits\|use a smaller batch' message || fail "no batch is named: $(cat message)"
 
+# bench-trainer, shortened: what it writes, and what it says of the claims.
+"$WS" bench-trainer --width 16 --batch 4 --seq 8 --blocks 1 --sessions 2 --steps 4 --parity-steps 10 --out made/step.json --json >trainer 2>progress
+for key in device versions protocol sessions ratio_of_medians wilcoxon a12 first_call_s losses_bit_identical verdict not_measured; do
+  grep -q "\"$key\"" made/step.json || fail "bench-trainer's file lacks $key"
+done
+[ "$(grep -c '"parameters_and_state_bit_identical": true' made/step.json)" = 2 ] || fail "bench-trainer: $(cat made/step.json)"
+[ "$(grep -c '"relative_difference": 0.0' made/step.json)" = 4 ] || fail "bench-trainer's parity: $(cat made/step.json)"
+grep -q 'not measured' made/step.json || fail "bench-trainer claims a GPU"
+
 # inspect and ladder.
 "$WS" inspect --model tiny --show memory --map map.svg >inspect
 "$WS" inspect --model tiny --show cost --map map.html >inspect

@@ -75,6 +75,7 @@ refuses 1 "--blocks must be at most 10000, not 1000000000" train --data short.tx
 refuses 1 "--threads must be a whole number from 0 to 1024" train --threads -2
 refuses 1 "there is no pass or rule 'zork'; known ones are" bench --model tiny --disable zork
 refuses 1 "must be fusion, not 'zork'" bench --model tiny --explain zork
+refuses 1 "--models names mlp, encoder or both, not 'gpt'" bench-trainer --models mlp,gpt
 refuses 1 "--preset must be quick or book" ladder --preset slow
 printf '1,2\n3,x\n' >broken.csv
 printf '1,2\n3,4\n' >numbers.csv
