@@ -39,6 +39,32 @@ TEST(Accumulate, C18) {
   EXPECT_TRUE(mentions(error_of([] { trained(false, {1}, {}, {.accumulate = 0}); }), {"accumulate", "0"}));
 }
 
+// C18 b: a batch of one label that counts and one of three are averaged by labels, not by batches.
+TEST(Accumulate, LabelsThatAreIgnoredHaveNoShare) {
+  Tensor X = random_floats({8, 5}, 1);
+  Tensor y = ints({2, -1, -1, -1, 0, 1, 2, -1});
+  auto run = [&](bool compile, int64_t batch, int64_t accumulate, const Tensor& labels, std::vector<double> class_weights) {
+    auto model = models::mlp({5, 3}, Key(0));
+    Trainer trainer(model, SoftmaxCrossEntropy({.ignore_index = -1, .class_weights = std::move(class_weights)}), SGD({.lr = 1}),
+                    {.compile = compile});
+    History h = trainer.fit(X, labels, {.batch_size = batch, .shuffle = false, .accumulate = accumulate});
+    std::vector<double> all(h.step_losses);
+    for (const Variable& p : model.parameters())
+      for (float v : p.value().to_vector<float>()) all.push_back(v);
+    return all;
+  };
+  for (bool compile : {false, true})
+    for (const std::vector<double>& weights : {std::vector<double>{}, std::vector<double>{1, 2, 0.5}}) {
+      std::vector<double> whole = run(compile, 8, 1, y, weights), halves = run(compile, 4, 2, y, weights);
+      ASSERT_EQ(whole.size(), halves.size());
+      for (size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(whole[i], halves[i], 1e-6);
+    }
+  // Nothing counts: loss 0, no gradient, finite weights.
+  std::vector<double> nothing = run(true, 4, 2, ints({-1, -1, -1, -1, -1, -1, -1, -1}), {});
+  EXPECT_EQ(nothing[0], 0);
+  for (double v : nothing) EXPECT_TRUE(std::isfinite(v));
+}
+
 TEST(Accumulate, TwoHalvesAreOneBatch) {
   Tensor X = random_floats({32, 6}, 1), y = random_floats({32, 3}, 2);
   auto run = [&](int64_t batch, int64_t accumulate) {

@@ -72,6 +72,34 @@ TEST(Pooling, ByNumbers) {
   EXPECT_NE(error_of([&] { max(Tensor::zeros({4, 4})); }), "");
 }
 
+TEST(Pooling, Padded) {
+  Tensor x = floats({-1, -2, -3, -4}, {1, 4, 1});
+  expect_near(Sequential(Key(0), {layer<MaxPool>(2, 2, 1)})(x), {-1, -2, -4});  // no zero of the padding wins
+  expect_near(Sequential(Key(0), {layer<AveragePool>(2, 2, 1)})(x), {-0.5, -2.5, -2});
+  EXPECT_TRUE(
+      mentions(error_of([] { Sequential(Key(0), {layer<MaxPool>(2, 2, 2)}); }), {"padding is 2", "half its kernel of 2"}));
+}
+
+TEST(Convolution, DilationAndGroupsByNumbers) {
+  Sequential dilated(Key(0), {layer<Conv1D>(1, 1, 2, ConvOptions{.dilation = 3})});
+  dilated.find("0.weight").set(floats({1, 10}, {2, 1, 1}));
+  expect_near(dilated(floats({1, 2, 3, 4, 5}, {1, 5, 1})), {41, 52});
+  // Two groups are two convolutions side by side.
+  Tensor X = random_floats({2, 5, 6, 4}, 8);
+  Sequential grouped(Key(0), {layer<Conv2D>(4, 6, 3, ConvOptions{.padding = 1, .groups = 2})});
+  Sequential first(Key(0), {layer<Conv2D>(2, 3, 3, ConvOptions{.padding = 1})});
+  Tensor weight = grouped.find("0.weight").value(), whole = grouped(X);
+  EXPECT_EQ(weight.shape(), (Shape{3, 3, 2, 6}));
+  for (int64_t g = 0; g < 2; ++g) {
+    first.find("0.weight").set(weight.slice(3, 3 * g, 3 * g + 3).contiguous());
+    std::vector<float> right = first(X.slice(3, 2 * g, 2 * g + 2).contiguous()).to_vector<float>();
+    expect_near(whole.slice(3, 3 * g, 3 * g + 3), std::vector<double>(right.begin(), right.end()), 1e-5, 1e-6);
+  }
+  EXPECT_TRUE(mentions(error_of([] { Sequential(Key(0), {layer<Conv2D>(4, 6, 3, ConvOptions{.groups = 4})}); }),
+                       {"4 groups must divide", "6 output"}));
+  EXPECT_TRUE(mentions(error_of([&] { dilated(Tensor::zeros({1, 3, 1})); }), {"window of 4", "[1, 3, 1]"}));
+}
+
 TEST(GroupNorm, AgainstLoops) {
   Tensor X = random_floats({2, 3, 4, 6}, 5);
   std::vector<float> x = X.to_vector<float>();
@@ -150,6 +178,11 @@ TEST(Gradients, AgainstDifferences) {
   check_gradients("conv 1d", {2, 7, 3}, {layer<Conv1D>(3, 4, 3, ConvOptions{.stride = 2, .padding = 1})});
   check_gradients("conv 2d", {2, 5, 6, 3}, {layer<Conv2D>(3, 4, 3, ConvOptions{.padding = 1})});
   check_gradients("strided conv 2d", {2, 5, 6, 3}, {layer<Conv2D>(3, 4, 2, ConvOptions{.stride = 2, .bias = false})});
+  check_gradients("dilated conv 1d", {2, 9, 3}, {layer<Conv1D>(3, 4, 3, ConvOptions{.padding = 2, .dilation = 2})});
+  check_gradients("grouped conv 2d", {2, 4, 5, 6}, {layer<Conv2D>(6, 4, 3, ConvOptions{.padding = 1, .groups = 2})});
+  check_gradients("depthwise conv 1d", {2, 7, 4}, {layer<Conv1D>(4, 4, 3, ConvOptions{.stride = 2, .groups = 4})});
+  check_gradients("padded max pool", {2, 5, 5, 3}, {layer<MaxPool>(3, 2, 1)});
+  check_gradients("padded average pool", {2, 5, 5, 3}, {layer<AveragePool>(2, 2, 1)});
   check_gradients("max pool", {2, 6, 6, 3}, {layer<MaxPool>(3, 2)});
   check_gradients("average pool", {2, 6, 6, 3}, {layer<AveragePool>(2, 1)});
   check_gradients("group norm", {2, 3, 4, 6}, {layer<GroupNorm>(3, 6)});

@@ -136,5 +136,23 @@ TEST(Dropout, StateCarriesTheMasksC40) {  // saved at step 6 of 12, continued by
   }
 }
 
+TEST(Dropout, InEveryBlockOfTheModels) {
+  models::GptConfig gpt{.vocab = 11, .width = 16, .heads = 2, .blocks = 2, .max_len = 6, .dropout = 0.3};
+  models::TransformerEncoderConfig encoder{
+      .inputs = 3, .width = 16, .outputs = 2, .blocks = 2, .heads = 2, .hidden = 8, .dropout = 0.3};
+  EXPECT_EQ(models::GptConfig::from_json(gpt.to_json()), gpt);
+  auto check = [](auto& model, const Tensor& x, size_t keys) {
+    EXPECT_EQ(model.buffers().size(), keys);  // one key a dropout
+    EXPECT_NE(bytes(model(x)), bytes(model(x)));
+    model.eval();
+    EXPECT_EQ(bytes(model(x)), bytes(model(x)));
+  };
+  auto g = models::gpt(gpt, Key(0));
+  auto e = models::transformer_encoder(encoder, Key(0));
+  check(g, random_ints({2, 6}, 11, 1), 5);
+  check(e, random_floats({2, 5, 3}, 1), 5);
+  EXPECT_NE(error_of([&] { models::gpt({.dropout = 1.5}, Key(0)); }), "");
+}
+
 }  // namespace
 }  // namespace ws::testing

@@ -201,5 +201,33 @@ TEST(Optimizers, ResetForgets) {
   EXPECT_EQ(bytes(optimizer), fresh);
 }
 
+// C47: moments that decay under zero gradients become 0, never denormal, which would slow every step.
+TEST(Optimizers, NoDenormalMomentsC47) {
+  for (bool compile : {false, true}) {
+    Weights model;
+    Variable w = model.add("w", std::vector<float>(64, 0));
+    Adam optimizer(model.parameters(), {.lr = 0.1});
+    Scalar scale("scale", 1);
+    auto step = [&](const Tensor&) {
+      Tensor loss = (w.value() * Tensor(scale)).sum();
+      optimizer.update(grad(loss, model.parameters()));
+      return loss;
+    };
+    auto compiled = jit(step, model, optimizer, scale);
+    for (int i = 0; i < 1200; ++i) {
+      scale.set(i == 0 ? 1 : 0);
+      compile ? compiled(Tensor(0.0)) : step(Tensor(0.0));
+    }
+    std::vector<Variable> state;
+    optimizer.collect_state(state);
+    for (const Variable& v : state)
+      if (v.value().dtype() == DType::f32)
+        for (float x : v.value().to_vector<float>()) EXPECT_NE(std::fpclassify(x), FP_SUBNORMAL) << v.name();
+    volatile float smallest = 1e-38F;  // the caller's own arithmetic keeps its denormals
+    EXPECT_NE(smallest / 100, 0);
+    for (float x : w.value().to_vector<float>()) EXPECT_TRUE(std::isfinite(x));
+  }
+}
+
 }  // namespace
 }  // namespace ws::testing

@@ -157,10 +157,14 @@ struct ConvOptions {
   int64_t padding = 0;  ///< zeros on each side
   bool bias = true;
   Initializer weight_init = init::he_normal();
+  int64_t dilation = 1;  ///< distance of the places that a window reads
+  /// The features are cut into so many neighbouring groups; outputs of group g read inputs of group g only (in: depthwise). Divides both.
+  int64_t groups = 1;
 };
 
-/// x [N, L, in] -> [N, (L + 2*padding - kernel)/stride + 1, out]: y[l] = sum over k of x[l*stride + k - padding] * weight[k] + bias,
-/// weight [kernel, in, out]. Made of slices and one matrix product. An Error where the kernel exceeds the padded input.
+/// x [N, L, in] -> [N, (L + 2*padding - dilation*(kernel - 1) - 1)/stride + 1, out]:
+/// y[l] = sum over k of x[l*stride + k*dilation - padding] * weight[k] + bias, weight [kernel, in/groups, out]. Made of slices and one
+/// matrix product, of groups one batched product. An Error where the window exceeds the padded input.
 class Conv1D final : public Module {
  public:
   Conv1D(Module& parent, const std::string& name, int64_t in, int64_t out, int64_t kernel, const ConvOptions& options = {});
@@ -171,7 +175,7 @@ class Conv1D final : public Module {
   ConvOptions options_;
 };
 
-/// The same in two dims: x [N, H, W, in] -> [N, H', W', out], weight [kernel, kernel, in, out].
+/// The same in two dims: x [N, H, W, in] -> [N, H', W', out], weight [kernel, kernel, in/groups, out].
 class Conv2D final : public Module {
  public:
   Conv2D(Module& parent, const std::string& name, int64_t in, int64_t out, int64_t kernel, const ConvOptions& options = {});
@@ -184,16 +188,17 @@ class Conv2D final : public Module {
 
 enum class Pool : uint8_t { max, average };
 
-/// x [N, positions.., C], one or two dims of positions, kernel positions a dim -> [N, (positions - kernel)/stride + 1.., C]. The
-/// greatest or the mean of each window; what is left over at the end is not read. Equal maxima share the gradient. stride 0: the kernel.
+/// x [N, positions.., C], one or two dims of positions, kernel positions a dim -> [N, (positions + 2*padding - kernel)/stride + 1.., C].
+/// The greatest or the mean of each window; what is left over at the end is not read. Equal maxima share the gradient. stride 0: the
+/// kernel. Padding, at most half the kernel, adds places that no maximum is taken from, and that count as 0 in a mean (as in torch).
 template <Pool kind>
 class PoolLayer final : public Module {
  public:
-  PoolLayer(Module& parent, const std::string& name, int64_t kernel, int64_t stride = 0);
+  PoolLayer(Module& parent, const std::string& name, int64_t kernel, int64_t stride = 0, int64_t padding = 0);
   Tensor forward(const Tensor& x) const override;
 
  private:
-  int64_t kernel_, stride_;
+  int64_t kernel_, stride_, padding_;
 };
 using MaxPool = PoolLayer<Pool::max>;
 using AveragePool = PoolLayer<Pool::average>;
@@ -288,16 +293,17 @@ enum class NormKind : uint8_t { layer, rms };
 LayerFactory norm_layer(NormKind kind, int64_t width, double eps);
 
 /// attention and feed_forward with a norm and a residual each:
-/// pre-norm x + f(norm(x)), post-norm norm(x + f(x)).
+/// pre-norm x + drop(f(norm(x))), post-norm norm(x + drop(f(x))), drop being Dropout(dropout), absent where that is 0.
 class TransformerBlock final : public Module {
  public:
   TransformerBlock(Module& parent, const std::string& name, const LayerFactory& attention, const LayerFactory& feed_forward,
-                   const LayerFactory& norm, bool pre_norm);
+                   const LayerFactory& norm, bool pre_norm, double dropout = 0);
   Tensor forward(const Tensor& x) const override;
 
  private:
   bool pre_norm_;
   std::unique_ptr<Module> norm1_, attention_, norm2_, feed_forward_;
+  std::unique_ptr<Dropout> dropout1_, dropout2_;  // only where there is any
 };
 
 // ---- positions and pooling ----

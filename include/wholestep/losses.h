@@ -56,6 +56,8 @@ struct BCEWithLogits {
 };
 struct SoftmaxCrossEntropy {
   CrossEntropyOptions options = {};
+  /// The divisor of the mean over these labels: how many are not ignored, or the sum of their class weights.
+  double weight_of(const Tensor& labels) const;
   Tensor operator()(const Tensor& logits, const Tensor& labels) const { return cross_entropy(logits, labels, options); }
 };
 

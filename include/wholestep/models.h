@@ -41,6 +41,7 @@ struct TransformerEncoderConfig {
   int64_t max_len = 512;
   bool causal = false;
   bool checkpoint = false;  ///< each block by checkpoint(): less memory, more time, the same bits
+  double dropout = 0;  ///< after the positions, attention and feed-forward of each block
   bool operator==(const TransformerEncoderConfig&) const = default;
 };
 
@@ -56,6 +57,7 @@ class TransformerEncoder final : public Module {
   Linear input_;
   SinusoidalPositions positions_;
   ModuleList blocks_{*this, "blocks"};
+  std::unique_ptr<Dropout> dropout_;  // only where there is any
   MeanOverTime mean_{*this, "mean"};
   Linear output_;
 };
@@ -80,6 +82,7 @@ struct GptConfig {
   bool gelu_tanh = true;  ///< the tanh form, as the book; else exact
   RopePairs rope_pairs = RopePairs::interleaved;
   bool checkpoint = false;  ///< each block by checkpoint(): less memory, more time, the same bits
+  double dropout = 0;  ///< after the embedding, attention and feed-forward of each block
   bool operator==(const GptConfig&) const = default;
 
   std::string to_json() const;
@@ -98,6 +101,7 @@ class Gpt final : public Module {
   GptConfig config_;
   Embedding token_embedding_;
   std::unique_ptr<Module> positions_;  // learned or sinusoidal; rope lives in the attention
+  std::unique_ptr<Dropout> dropout_;   // only where there is any
   ModuleList blocks_{*this, "blocks"};
   std::unique_ptr<Module> norm_;
   std::unique_ptr<Linear> head_;  // only where not tied

@@ -108,7 +108,8 @@ struct FitOptions {
   std::optional<int> patience = {};  ///< stop after so many epochs without a better validation loss; restores the best weights
   double min_delta = 0;              ///< better means val_loss < best - min_delta
   bool verbose = false;              ///< a line an epoch on stderr
-  /// Batches an update is made of: their gradients are averaged by samples, then clipped once, under one reading of the schedule.
+  /// Batches an update is made of: their gradients are averaged by samples (by the labels that count where SoftmaxCrossEntropy ignores or
+  /// weighs some), then clipped once, under one reading of the schedule.
   /// What is left at the end of an epoch makes an update of its own. Uses one more copy of the parameters' memory.
   int64_t accumulate = 1;
   Callback<StepInfo> on_step = {};  ///< after each update

@@ -100,23 +100,28 @@ Tensor FeedForward::forward_unrounded(const Tensor& x) const {
 }
 
 TransformerBlock::TransformerBlock(Module& parent, const std::string& name, const LayerFactory& attention,
-                                   const LayerFactory& feed_forward, const LayerFactory& norm, bool pre_norm)
+                                   const LayerFactory& feed_forward, const LayerFactory& norm, bool pre_norm, double dropout)
     : Module(parent, name), pre_norm_(pre_norm), norm1_(norm(*this, "norm1")), attention_(attention(*this, "attention")),
-      norm2_(norm(*this, "norm2")), feed_forward_(feed_forward(*this, "feed_forward")) {}
+      norm2_(norm(*this, "norm2")), feed_forward_(feed_forward(*this, "feed_forward")) {
+  if (dropout == 0) return;
+  dropout1_ = std::make_unique<Dropout>(*this, "dropout1", dropout);
+  dropout2_ = std::make_unique<Dropout>(*this, "dropout2", dropout);
+}
 
 Tensor TransformerBlock::forward(const Tensor& x) const {
   const Module &norm1 = *norm1_, &norm2 = *norm2_;
   // The residual stream is kept in the compute dtype; each sum goes into it rounded once.
-  auto add = [](const Tensor& stream, const Module& branch, const Tensor& input) {
+  auto add = [](const Tensor& stream, const Module& branch, const std::unique_ptr<Dropout>& drop, const Tensor& input) {
     Tensor more = branch.unrounded(input);
+    if (drop) more = (*drop)(more);
     return rounded_like(stream, in_f32(stream) + in_f32(more));
   };
   if (pre_norm_) {
-    Tensor h = add(x, *attention_, norm1(x));
-    return add(h, *feed_forward_, norm2(h));
+    Tensor h = add(x, *attention_, dropout1_, norm1(x));
+    return add(h, *feed_forward_, dropout2_, norm2(h));
   }
-  Tensor h = norm1(add(x, *attention_, x));
-  return norm2(add(h, *feed_forward_, h));
+  Tensor h = norm1(add(x, *attention_, dropout1_, x));
+  return norm2(add(h, *feed_forward_, dropout2_, h));
 }
 
 }  // namespace ws

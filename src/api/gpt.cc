@@ -39,7 +39,9 @@ Gpt::Gpt(const GptConfig& config, Key key, const Parts& parts)
   LayerFactory norm = norm_layer(config.norm, config.width, config.norm_eps);
   LayerFactory attention = parts.attention ? parts.attention : make_attention(config);
   LayerFactory feed_forward = parts.feed_forward ? parts.feed_forward : make_feed_forward(config);
-  for (int64_t i = 0; i < config.blocks; ++i) blocks_.add<TransformerBlock>(attention, feed_forward, norm, config.pre_norm);
+  for (int64_t i = 0; i < config.blocks; ++i)
+    blocks_.add<TransformerBlock>(attention, feed_forward, norm, config.pre_norm, config.dropout);
+  if (config.dropout != 0) dropout_ = std::make_unique<Dropout>(*this, "dropout", config.dropout);
   norm_ = norm(*this, "norm");
   if (!config.tied_head)
     head_ = std::make_unique<Linear>(*this, "head", config.width, config.vocab, LinearOptions{.bias = false});
@@ -52,6 +54,7 @@ Tensor Gpt::forward(const Tensor& tokens) const {
          config_.max_len);
   Tensor h = token_embedding_(tokens);  // [B,T,C]
   if (positions_) h = (*positions_)(h);
+  if (dropout_) h = (*dropout_)(h);
   for (const auto& block : blocks_) h = config_.checkpoint ? checkpoint(*block, h) : (*block)(h);
   h = (*norm_)(h);
   if (head_) return head_->unrounded(h);

@@ -71,13 +71,14 @@ Json gpt_config_to_json(const models::GptConfig& c) {
           {"norm_eps", c.norm_eps},
           {"gelu", word_of(c.gelu_tanh, kGelus)},
           {"rope_pairs", word_of(c.rope_pairs, kPairs)},
-          {"checkpoint", c.checkpoint}};
+          {"checkpoint", c.checkpoint},
+          {"dropout", c.dropout}};
 }
 
 models::GptConfig gpt_config_from_json(const Json& json, const std::string& where) {
   check_known_keys(json,
                    {"type", "vocab_size", "num_hiddens", "num_heads", "num_blks", "max_len", "pos", "norm", "act", "pre_norm",
-                    "bias", "tied_head", "norm_eps", "gelu", "rope_pairs", "checkpoint"},
+                    "bias", "tied_head", "norm_eps", "gelu", "rope_pairs", "checkpoint", "dropout"},
                    where);
   if (json_get_or<std::string>(json, "type", "gpt", where) != "gpt") fail("{}: \"type\" must be \"gpt\"", where);
   models::GptConfig c;
@@ -96,6 +97,7 @@ models::GptConfig gpt_config_from_json(const Json& json, const std::string& wher
   c.gelu_tanh = read_word(json, "gelu", kGelus, c.gelu_tanh, where);
   c.rope_pairs = read_word(json, "rope_pairs", kPairs, c.rope_pairs, where);
   c.checkpoint = json_get_or<bool>(json, "checkpoint", c.checkpoint, where);
+  c.dropout = json_get_or<double>(json, "dropout", c.dropout, where);
   return c;
 }
 
@@ -109,11 +111,12 @@ Json encoder_config_to_json(const models::TransformerEncoderConfig& c) {
           {"hidden", c.hidden},
           {"max_len", c.max_len},
           {"causal", c.causal},
-          {"checkpoint", c.checkpoint}};
+          {"checkpoint", c.checkpoint},
+          {"dropout", c.dropout}};
 }
 
 models::TransformerEncoderConfig encoder_config_from_json(const Json& json, const std::string& where) {
-  check_known_keys(json, {"type", "inputs", "width", "outputs", "blocks", "heads", "hidden", "max_len", "causal", "checkpoint"},
+  check_known_keys(json, {"type", "inputs", "width", "outputs", "blocks", "heads", "hidden", "max_len", "causal", "checkpoint", "dropout"},
                    where);
   models::TransformerEncoderConfig c;
   c.inputs = read_size(json, "inputs", c.inputs, where);
@@ -125,6 +128,7 @@ models::TransformerEncoderConfig encoder_config_from_json(const Json& json, cons
   c.max_len = read_size(json, "max_len", c.max_len, where);
   c.causal = json_get_or<bool>(json, "causal", c.causal, where);
   c.checkpoint = json_get_or<bool>(json, "checkpoint", c.checkpoint, where);
+  c.dropout = json_get_or<double>(json, "dropout", c.dropout, where);
   return c;
 }
 

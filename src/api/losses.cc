@@ -99,4 +99,15 @@ Tensor cross_entropy(const Tensor& given, const Tensor& labels, const CrossEntro
   return where(counted, row_loss, 0.0).sum() / maximum(count, 1.0);
 }
 
+double SoftmaxCrossEntropy::weight_of(const Tensor& labels) const {
+  if (!options.ignore_index && options.class_weights.empty()) return static_cast<double>(labels.size());
+  double sum = 0;
+  for (int32_t label : labels.to_vector<int32_t>()) {
+    if (options.ignore_index && label == *options.ignore_index) continue;
+    bool known = label >= 0 && static_cast<size_t>(label) < options.class_weights.size();  // others stop the step by themselves
+    sum += options.class_weights.empty() ? 1 : known ? options.class_weights[static_cast<size_t>(label)] : 0;
+  }
+  return sum;
+}
+
 }  // namespace ws

@@ -40,7 +40,6 @@ LayerFactory block_from_json(const Json& json, const std::string& where) {
                    {"type", "d_model", "n_heads", "d_ff", "causal", "dropout", "norm", "norm_eps", "pre_norm", "attention_bias",
                     "activation", "param_order"},
                    where);
-  check_fixed(json, "dropout", 0.0, where);
   int64_t width = width_of(json, "d_model", where), heads = width_of(json, "n_heads", where),
           hidden = width_of(json, "d_ff", where);
   auto norm = json_get_or<std::string>(json, "norm", "layer", where);
@@ -53,7 +52,8 @@ LayerFactory block_from_json(const Json& json, const std::string& where) {
                                  .weight_init = init::fan_in_normal()};
   FeedForwardOptions feed_forward{.activation = activation, .weight_init = init::he_normal()};
   return layer<TransformerBlock>(layer<SelfAttention>(width, heads, attention), layer<FeedForward>(width, hidden, feed_forward),
-                                 norm_layer(kind, width, eps), json_get_or<bool>(json, "pre_norm", false, where));
+                                 norm_layer(kind, width, eps), json_get_or<bool>(json, "pre_norm", false, where),
+                                 json_get_or<double>(json, "dropout", 0, where));
 }
 
 LayerFactory batch_norm_from_json(const Json& json, const std::string& where) {
@@ -86,21 +86,25 @@ const LayerWord kLayerWords[] = {
     {"flatten", [](const Json&, const std::string&, int64_t) { return layer<Flatten>(); }},
     {"conv2d",
      [](const Json& json, const std::string& where, int64_t) {
-       check_known_keys(json, {"type", "n_in", "n_out", "kernel", "stride", "padding"}, where);
+       check_known_keys(json, {"type", "n_in", "n_out", "kernel", "stride", "padding", "dilation", "groups"}, where);
        ConvOptions options{.stride = json_get_or<int64_t>(json, "stride", 1, where),
-                           .padding = json_get_or<int64_t>(json, "padding", 0, where)};
+                           .padding = json_get_or<int64_t>(json, "padding", 0, where),
+                           .dilation = json_get_or<int64_t>(json, "dilation", 1, where),
+                           .groups = json_get_or<int64_t>(json, "groups", 1, where)};
        return layer<Conv2D>(width_of(json, "n_in", where), width_of(json, "n_out", where), width_of(json, "kernel", where),
                             options);
      }},
     {"max_pool",
      [](const Json& json, const std::string& where, int64_t) {
-       check_known_keys(json, {"type", "kernel", "stride"}, where);
-       return layer<MaxPool>(width_of(json, "kernel", where), json_get_or<int64_t>(json, "stride", 0, where));
+       check_known_keys(json, {"type", "kernel", "stride", "padding"}, where);
+       return layer<MaxPool>(width_of(json, "kernel", where), json_get_or<int64_t>(json, "stride", 0, where),
+                             json_get_or<int64_t>(json, "padding", 0, where));
      }},
     {"average_pool",
      [](const Json& json, const std::string& where, int64_t) {
-       check_known_keys(json, {"type", "kernel", "stride"}, where);
-       return layer<AveragePool>(width_of(json, "kernel", where), json_get_or<int64_t>(json, "stride", 0, where));
+       check_known_keys(json, {"type", "kernel", "stride", "padding"}, where);
+       return layer<AveragePool>(width_of(json, "kernel", where), json_get_or<int64_t>(json, "stride", 0, where),
+                                 json_get_or<int64_t>(json, "padding", 0, where));
      }},
     {"dropout",
      [](const Json& json, const std::string& where, int64_t) {

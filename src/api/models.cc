@@ -31,12 +31,14 @@ TransformerEncoder::TransformerEncoder(const TransformerEncoderConfig& config, K
     blocks_.add<TransformerBlock>(
         parts.attention ? parts.attention : layer<SelfAttention>(config.width, config.heads, attention),
         parts.feed_forward ? parts.feed_forward : layer<FeedForward>(config.width, config.hidden, feed_forward),
-        norm_layer(NormKind::layer, config.width, 1e-5), false);
+        norm_layer(NormKind::layer, config.width, 1e-5), false, config.dropout);
+  if (config.dropout != 0) dropout_ = std::make_unique<Dropout>(*this, "dropout", config.dropout);
 }
 
 Tensor TransformerEncoder::forward(const Tensor& x) const {
   check_sequence("encoder", *this, x);
   Tensor h = positions_(input_.unrounded(x));  // [B,T,C]
+  if (dropout_) h = (*dropout_)(h);
   for (const auto& block : blocks_) h = config_.checkpoint ? checkpoint(*block, h) : (*block)(h);
   return output_.unrounded(mean_(h));
 }

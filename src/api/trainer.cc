@@ -170,17 +170,28 @@ struct Trainer::Impl {
     return guarded([&] { return result_of(call(Part::update, x, y)); });
   }
 
-  /// One update from the next batches, [first, first + count) of the epoch, weighted by their samples.
-  StepResult step(BatchStream& stream, const Batches& batches, int64_t first, int64_t count) {
-    auto samples = static_cast<double>(samples_in(batches, first, count));
+  /// What a batch's mean loss is a mean over.
+  double weight_of(const Tensor& x, const Tensor& y) const {
+    if (const auto* cross_entropy = loss.target<SoftmaxCrossEntropy>()) return cross_entropy->weight_of(y);
+    return static_cast<double>(x.dim(0));
+  }
+
+  /// One update from the next `count` batches, by their weights.
+  StepResult step(BatchStream& stream, int64_t count) {
+    std::vector<Batches::Pair> window;
+    std::vector<double> weights;
+    double sum = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      window.push_back(stream.next());
+      weights.push_back(weight_of(window.back().first, window.back().second));
+      sum += weights.back();
+    }
     for (int64_t i = 0;; ++i) {
-      auto [x, y] = stream.next();
-      share.set(static_cast<double>(batches.num_samples(first + i)) / samples);
+      const auto& [x, y] = window[static_cast<size_t>(i)];
+      share.set(sum > 0 ? weights[static_cast<size_t>(i)] / sum : 0);
       bool last = i + 1 == count;
       StepResult result = guarded(
           [&, &x = x, &y = y] { return last ? result_of(call(Part::finish, x, y)) : StepResult{call(Part::gather, x, y)[0]}; });
-      if (result.skipped)
-        for (int64_t unread = i + 1; unread < count; ++unread) stream.next();
       if (last || result.skipped) return result;
     }
   }
@@ -374,7 +385,7 @@ History Trainer::fit(const Tensor& X, const Tensor& y, const FitOptions& options
         auto [batch_x, batch_y] = stream.next();
         unread.push_back(t.step(batch_x, batch_y));
       } else {
-        unread.push_back(t.step(stream, batches, first, count));
+        unread.push_back(t.step(stream, count));
       }
       at.batch += count;
       const Impl::StepResult& s = unread.back();
