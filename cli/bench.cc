@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/communication.h"
 #include "backend/backend.h"
 #include "command.h"
+#include "ranks.h"
 #include "support/error.h"
 #include "support/flags.h"
 #include "workload.h"
@@ -15,7 +17,7 @@ namespace {
 struct BenchOptions {
   WorkloadOptions workload;
   std::string mode = "compiled", dtype = "fp32", matmul_precision = "highest", optimizer;
-  int64_t steps = 0, warmup = 3, memory_budget = 0;
+  int64_t steps = 0, warmup = 3, memory_budget = 0, ranks = 1;
   bool json = false;
 };
 
@@ -37,7 +39,8 @@ int bench(const BenchOptions& o) {
                   {.compile = compiled,
                    .num_threads = configured_threads(),
                    .compute_dtype = compute_dtype_of(o.dtype),
-                   .memory_budget_bytes = o.memory_budget});
+                   .memory_budget_bytes = o.memory_budget,
+                   .mesh = {.data = distributed::size()}});
 
   Key key = Key(o.workload.seed).fold("data");
   Samples batch = w.draw(key.fold(uint64_t{0}), w.batch);
@@ -53,7 +56,7 @@ int bench(const BenchOptions& o) {
   for (int64_t i = 0; i < o.warmup; ++i) step();
   double begin = now_seconds();
   step();
-  double estimate = std::max(now_seconds() - begin, 1e-8);
+  double estimate = distributed::maximum(std::max(now_seconds() - begin, 1e-8));  // all ranks time the same blocks
 
   int64_t steps = o.steps > 0 ? o.steps : default_steps(o.workload.model);
   int64_t block = estimate >= kBlockSeconds
@@ -84,6 +87,9 @@ int bench(const BenchOptions& o) {
   std::string backend = cpu_backend().name();
   result["isa"] = backend.substr(backend.find(':') + 1);
   result["threads"] = configured_threads();
+  result["parameters"] = w.model->num_parameters();
+  result["ranks"] = distributed::size();
+  if (distributed::size() > 1) result["all_reduce"] = to_json(measure_all_reduce(communicator()));
   o.json ? print_json(result) : print_readable(result);
   return 0;
 }
@@ -97,7 +103,7 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--mode", o->mode, "loop or compiled");
   add_dtype_option(command, o->dtype);
   command->add_option("--matmul-precision", o->matmul_precision, "highest");
-  add_number(command, "--batch", o->workload.batch, 1, kMaxBatch, "samples a step");
+  add_number(command, "--batch", o->workload.batch, 1, kMaxBatch, "samples a step, of all ranks together");
   add_number(command, "--seq", o->workload.seq, 1, kMaxSeq, "positions a sample (encoder, gpt)");
   add_number(command, "--width", o->workload.width, 1, kMaxWidth, "features");
   add_number(command, "--blocks", o->workload.blocks, 1, kMaxBlocks, "blocks, or layers of an mlp");
@@ -106,9 +112,10 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--optimizer", o->optimizer, "as in train; default sgd, for gpt adamw");
   add_number(command, "--steps", o->steps, 1, kMaxSteps, "timed steps");
   add_number(command, "--warmup", o->warmup, 0, kMaxSteps, "steps before those");
+  add_ranks(command, o->ranks);
   add_seed(command, o->workload.seed, "of weights and data");
   add_json_option(command, o->json);
-  command->callback([o, &action] { action = [o] { return bench(*o); }; });
+  command->callback([o, &action] { action = [o] { return on_ranks(o->ranks, [o] { return bench(*o); }); }; });
 }
 
 }  // namespace ws::cli

@@ -9,6 +9,7 @@
 
 #include "support/bytes.h"
 #include "support/error.h"
+#include "support/log.h"
 
 namespace ws::cli {
 
@@ -53,11 +54,13 @@ void add_seed(CLI::App* command, uint64_t& seed, const std::string& help) {
 }
 
 void print_json(const Json& result) {
+  if (quiet()) return;
   fmt::print("{}\n", result.dump());
   std::fflush(stdout);
 }
 
 void print_readable(const Json& result) {
+  if (quiet()) return;
   size_t width = 0;
   for (const auto& [key, value] : result.items()) width = std::max(width, key.size());
   for (const auto& [key, value] : result.items()) {

@@ -20,6 +20,7 @@ void add_eval(CLI::App& app, Action& action);
 void add_ladder(CLI::App& app, Action& action);
 void add_train(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);
+void add_scaling(CLI::App& app, Action& action);
 void add_roofs(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <csignal>
 #include <new>
+#include <optional>
 
 #include "command.h"
 #include "passes/pipeline.h"
+#include "ranks.h"
 #include "support/error.h"
 #include "support/flags.h"
 #include "support/log.h"
+#include "wholestep/distributed.h"
 
 namespace {
 
@@ -56,6 +59,7 @@ int run(int argc, char** argv) {
   ws::cli::add_reference(app, action);
   ws::cli::add_eval(app, action);
   ws::cli::add_roofs(app, action);
+  ws::cli::add_scaling(app, action);
   ws::cli::add_inspect(app, action);
   add_flag_options(app);
   try {
@@ -75,20 +79,27 @@ int run(int argc, char** argv) {
   return action();
 }
 
+/// One line, and the end of every rank of the job.
+int end_with(const std::string& message, int exit_code) {
+  if (ws::distributed::size() > 1) ws::distributed::abort(message, exit_code);
+  ws::note("{}", message);
+  return exit_code;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a write past the file size limit then fails as one to a full disk does
+  ws::cli::program_arguments().assign(argv + 1, argv + argc);
+  std::optional<ws::distributed::Job> job;  // outlives what is thrown: the message comes first
   try {
+    job.emplace();
     return run(argc, argv);
   } catch (const ws::Error& e) {
-    ws::note("{}", one_line(e.what()));
-    return ws::cli::kUserError;
+    return end_with(one_line(e.what()), ws::cli::kUserError);
   } catch (const std::bad_alloc&) {
-    ws::note("out of memory");
-    return ws::cli::kUserError;
+    return end_with("out of memory", ws::cli::kUserError);
   } catch (const std::exception& e) {
-    ws::note("{}", e.what());
-    return ws::cli::kInternalError;
+    return end_with(e.what(), ws::cli::kInternalError);
   }
 }

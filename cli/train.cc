@@ -12,6 +12,7 @@
 #include "io/checkpoint.h"
 #include "io/file.h"
 #include "io/metrics.h"
+#include "ranks.h"
 #include "support/error.h"
 #include "support/flags.h"
 #include "support/interrupt.h"
@@ -33,7 +34,7 @@ struct TrainOptions {
   OptimizerOptions optimizer;
   std::optional<double> clip;
   std::optional<uint64_t> seed_given;
-  int64_t steps = 0, batch = 0, seq = 0, width = 0, blocks = 0, eval_every = 0, save_every = 0, memory_budget = 0;
+  int64_t steps = 0, batch = 0, seq = 0, width = 0, blocks = 0, eval_every = 0, save_every = 0, memory_budget = 0, ranks = 1;
   std::optional<double> epochs_given, minutes_given;
   double epochs = 0, minutes = 0;
   bool resume = false, json = false;
@@ -93,7 +94,8 @@ class Run {
                   .clip_norm = o.clip,
                   .num_threads = configured_threads(),
                   .compute_dtype = compute_dtype_of(o.dtype),
-                  .memory_budget_bytes = o.memory_budget}) {
+                  .memory_budget_bytes = o.memory_budget,
+                  .mesh = {.data = distributed::size()}}) {
     total_ = o.steps > 0 ? o.steps : std::max<int64_t>(1, std::llround(o.epochs * data_.steps_per_epoch));
     schedule_ = make_schedule(o.schedule, *o.optimizer.lr, total_, static_cast<double>(total_) / data_.steps_per_epoch);
     eval_every_ = o.eval_every > 0 ? o.eval_every : data_.item == "samples" ? static_cast<int64_t>(data_.steps_per_epoch) : 0;
@@ -101,7 +103,7 @@ class Run {
 
   int train() {
     if (o_.resume) restore();
-    if (!o_.out.empty()) {
+    if (writes_files()) {
       std::error_code problem;
       std::filesystem::create_directories(o_.out, problem);
       if (problem) fail("cannot write {}: {}", o_.out, problem.message());
@@ -112,7 +114,7 @@ class Run {
     {
       Progress progress("train", total_ == kUntilTheTimeIsUp ? 0 : total_ - first_step, data_.item, data_.items_per_step);
       Prefetcher<Samples> batches(data_.batch, step_, total_);
-      while (step_ < total_ && !interrupted() && !(o_.minutes > 0 && now_seconds() - begin > 60 * o_.minutes)) {
+      while (step_ < total_ && !is_time_to_stop(begin)) {
         one_step(batches.next());
         if (progress.due()) progress.update(step_ - first_step, recent_loss());
         if (eval_every_ > 0 && step_ % eval_every_ == 0) progress.message(validate());
@@ -123,7 +125,7 @@ class Run {
     }
     seconds_ = now_seconds() - begin;
     trained_ = step_ - first_step;
-    bool stopped = interrupted();
+    bool stopped = distributed::any(interrupted());
     if (!stopped && validated_at_ != step_) validate();
     save();
     report();
@@ -136,6 +138,13 @@ class Run {
   }
 
  private:
+  /// Every rank trains and evaluates; the first writes.
+  bool writes_files() const { return !o_.out.empty() && distributed::rank() == 0; }
+  /// A common decision: all ranks end at one step.
+  bool is_time_to_stop(double begin) const {
+    return distributed::any(interrupted() || (o_.minutes > 0 && now_seconds() - begin > 60 * o_.minutes));
+  }
+
   void one_step(const Samples& batch) {
     if (schedule_) {
       double lr = schedule_({static_cast<double>(step_) / data_.steps_per_epoch, step_});
@@ -152,7 +161,7 @@ class Run {
 
   // Opens metrics.jsonl at the first record, so that a run that fails before its first step leaves none.
   void record(const Json& what) {
-    if (o_.out.empty()) return;
+    if (!writes_files()) return;
     std::string path = o_.out + "/metrics.jsonl";
     if (!metrics_) o_.resume ? metrics_.emplace(path, first_step_) : metrics_.emplace(path);
     metrics_->write(what);
@@ -219,8 +228,8 @@ class Run {
   }
 
   void save() const {
-    if (o_.out.empty()) return;
-    save_checkpoint(o_.out + "/checkpoint", {config_, state(), model_state(*model_), optimizer_state(*optimizer_)});
+    if (writes_files())
+      save_checkpoint(o_.out + "/checkpoint", {config_, state(), model_state(*model_), optimizer_state(*optimizer_)});
   }
 
   void restore() {
@@ -239,6 +248,7 @@ class Run {
 
   void report() const {
     Json result = {{"model", o_.model},
+                   {"ranks", distributed::size()},
                    {"mode", o_.mode},
                    {"dtype", o_.dtype},
                    {"steps", step_},
@@ -384,10 +394,11 @@ void add_train(CLI::App& app, Action& action) {
   add_memory_budget(command, o->memory_budget);
   command->add_option("--out", o->out, "folder for metrics.jsonl and the checkpoint");
   command->add_flag("--resume", o->resume, "continue the run in --out");
+  add_ranks(command, o->ranks);
   add_json_option(command, o->json);
   command->callback([o, seed, command, &action] {
     if (command->count("--seed") > 0) o->seed_given = *seed;
-    action = [o] { return train(*o); };
+    action = [o] { return on_ranks(o->ranks, [o] { return train(*o); }); };
   });
 }
 

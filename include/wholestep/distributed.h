@@ -13,7 +13,7 @@
 
 namespace ws::distributed {
 
-/// This process's part in a job, while it lives. Make one at the start of main, before any step. MPI is loaded only where mpirun
+/// This process's part in a job, while it lives. Make one at the start of main, before any step. Notes and progress are those of rank 0. MPI is loaded only where mpirun
 /// started the process; MPI that cannot be loaded is an Error. Where it is destroyed by an exception, and after abort(), the
 /// whole job ends with a non-zero exit code.
 class Job {
@@ -35,6 +35,8 @@ int size();
 void barrier();
 /// Whether any rank says so: decisions that must be common (to stop, to save). Every rank calls it.
 bool any(bool here);
+/// The largest number that a rank gives. Every rank calls it.
+double maximum(double here);
 /// Ends all processes of the job with this exit code, which is not 0. The message is printed as one line, once a job: by the rank that
 /// comes first.
 [[noreturn]] void abort(const std::string& message, int exit_code = 1);

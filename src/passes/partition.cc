@@ -110,6 +110,8 @@ class Partitioner {
   }
 
   Value reduce(Value here, bool maximum) {
+    if (to_.type_of(here).dtype == DType::bf16)  // added in f32, rounded once after
+      return build_.cast(reduce(build_.cast(here, DType::f32), maximum), DType::bf16);
     return build_.op("all_reduce", {here}, {{"channel", next_channel_++}, {"maximum", maximum}});
   }
 

@@ -3,7 +3,7 @@
 
 namespace ws {
 
-/// While it lives, the first SIGINT or SIGTERM only sets a flag; a second one ends the process as usual.
+/// While it lives, the first SIGINT, SIGTERM or SIGUSR1 only sets a flag; a second one ends the process as usual.
 class InterruptGuard {
  public:
   InterruptGuard();

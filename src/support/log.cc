@@ -2,12 +2,14 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
 
 namespace ws {
 namespace {
+std::atomic<bool> is_quiet{false};
 std::mutex sink_mutex;
 std::function<void(std::string_view)>& sink() {
   static std::function<void(std::string_view)> instance;
@@ -18,6 +20,7 @@ std::function<void(std::string_view)>& sink() {
 void write_note(std::string_view text) {
   std::lock_guard lock(sink_mutex);
   if (sink()) return sink()(text);
+  if (quiet()) return;
   std::string line = fmt::format("wholestep: {}\n", text);
   for (size_t done = 0; done < line.size();) {
     ssize_t n = ::write(STDERR_FILENO, line.data() + done, line.size() - done);
@@ -25,6 +28,9 @@ void write_note(std::string_view text) {
     done += static_cast<size_t>(n);
   }
 }
+
+void set_quiet(bool quiet) { is_quiet = quiet; }
+bool quiet() { return is_quiet; }
 
 void set_note_sink(std::function<void(std::string_view)> to) {
   std::lock_guard lock(sink_mutex);

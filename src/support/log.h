@@ -20,6 +20,10 @@ void note(fmt::format_string<Args...> format, Args&&... args) {
   write_note(fmt::format(format, std::forward<Args>(args)...));
 }
 
+/// A quiet process prints neither notes nor progress nor results: of the ranks of a job all but one.
+void set_quiet(bool quiet);
+bool quiet();
+
 /// Receives notes in place of stderr; an empty function restores it. For tests and embedding programs.
 void set_note_sink(std::function<void(std::string_view)> sink);
 

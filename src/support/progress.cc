@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <limits>
 
+#include "support/log.h"
+
 namespace ws {
 
 std::string human(double value) {
@@ -79,6 +81,7 @@ std::string Progress::line(const std::string& title, int64_t done, int64_t total
 
 void Progress::draw(bool last) {
   last_draw_ = Clock::now();
+  if (quiet()) return;
   double seconds = std::chrono::duration<double>(last_draw_ - start_).count();
   std::string text = line(title_, done_, total_, seconds, loss_, item_, items_per_step_, terminal_);
   if (terminal_) {

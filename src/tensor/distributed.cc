@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -21,11 +20,12 @@ namespace {
 
 bool joined = false;
 
-/// The first rank of the job that asks gets true. mpirun removes the folder when the job is over.
+/// The first rank of the job that asks gets true. Whoever started the job removes the folder when it is over.
 bool is_first_to_report() {
-  const char* folder = std::getenv("PMIX_SERVER_TMPDIR");
+  const char* folder = std::getenv("WHOLESTEP_JOB_FOLDER");
+  if (folder == nullptr) folder = std::getenv("PMIX_SERVER_TMPDIR");  // mpirun's
   if (folder == nullptr) return true;
-  const int file = open((std::string(folder) + "/wholestep_error").c_str(), O_CREAT | O_EXCL | O_WRONLY, 0600);
+  const int file = open((std::string(folder) + "/error_reported").c_str(), O_CREAT | O_EXCL | O_WRONLY, 0600);
   if (file < 0) return errno != EEXIST;
   close(file);
   return true;
@@ -50,12 +50,14 @@ Job::Job() {
   if (joined) fail("there is a distributed::Job already: make one in a process, at the start of main");
   joined = true;
   if (started_by_mpirun()) set_communicator(join_mpi_job());
+  set_quiet(rank() != 0);
 }
 
 Job::~Job() {
   const bool alone = !started_by_mpirun();
   if (!alone && std::uncaught_exceptions() > 0) abort_mpi_job(1);
   set_communicator(nullptr);
+  set_quiet(false);
   if (!alone) leave_mpi_job();
   joined = false;
 }
@@ -66,10 +68,11 @@ int rank() { return communicator().rank(); }
 int size() { return communicator().num_ranks(); }
 void barrier() { communicator().barrier(); }
 
-bool any(bool here) {
-  int32_t flag = here ? 1 : 0;
-  communicator().all_reduce(&flag, &flag, 1, DType::i32, Communicator::Reduction::maximum);
-  return flag != 0;
+bool any(bool here) { return maximum(here ? 1 : 0) > 0; }
+
+double maximum(double here) {
+  communicator().all_reduce(&here, &here, 1, DType::f64, Communicator::Reduction::maximum);
+  return here;
 }
 
 void abort(const std::string& message, int exit_code) {
@@ -77,6 +80,7 @@ void abort(const std::string& message, int exit_code) {
     note("{}", message);
     std::exit(exit_code);
   }
+  set_quiet(false);
   if (is_first_to_report()) note("rank {}: {}", rank(), message);
   abort_mpi_job(exit_code);
 }

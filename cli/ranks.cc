@@ -1,0 +1,162 @@
+#include "ranks.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "command.h"
+#include "support/error.h"
+#include "support/flags.h"
+#include "support/log.h"
+#include "wholestep/distributed.h"
+
+namespace ws::cli {
+namespace {
+
+constexpr int kNotFound = 127;
+volatile std::sig_atomic_t mpirun_process = 0, signals_seen = 0;
+
+// The first is passed to the ranks, which end at a step; the next ends mpirun and them.
+void pass_on(int) { kill(mpirun_process, ++signals_seen == 1 ? SIGUSR1 : SIGTERM); }
+
+/// Signals go to the ranks while it lives.
+class SignalsPassedOn {
+ public:
+  explicit SignalsPassedOn(pid_t mpirun) {
+    mpirun_process = mpirun;
+    signals_seen = 0;
+    struct sigaction action = {};
+    action.sa_handler = pass_on;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, &before_int_);
+    sigaction(SIGTERM, &action, &before_term_);
+  }
+  ~SignalsPassedOn() {
+    sigaction(SIGINT, &before_int_, nullptr);
+    sigaction(SIGTERM, &before_term_, nullptr);
+  }
+  SignalsPassedOn(const SignalsPassedOn&) = delete;
+  SignalsPassedOn& operator=(const SignalsPassedOn&) = delete;
+
+ private:
+  struct sigaction before_int_, before_term_;
+};
+
+/// A folder that the ranks share, for the time of the job.
+class JobFolder {
+ public:
+  JobFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "wholestep-job-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) fail("cannot make a folder {}: {}", pattern, std::strerror(errno));
+    path_ = pattern;
+  }
+  ~JobFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  JobFolder(const JobFolder&) = delete;
+  JobFolder& operator=(const JobFolder&) = delete;
+  const std::string& path() const { return path_; }
+  bool error_was_reported() const { return std::filesystem::exists(path_ + "/error_reported"); }
+
+ private:
+  std::string path_;
+};
+
+/// In the child: becomes mpirun.
+[[noreturn]] void become_mpirun(int64_t ranks, const std::vector<std::string>& arguments, const std::string& folder,
+                                int threads) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  setpgid(0, 0);  // Ctrl-C reaches the parent only
+  if (const int null = open("/dev/null", O_RDONLY); null >= 0) dup2(null, STDIN_FILENO);
+  if (geteuid() == 0) {
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+  }
+  setenv("OMPI_MCA_btl", "self,vader", 0);         // shared memory: no network is looked for
+  setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);  // a rank that waits leaves its core to others
+  setenv("OMPI_MCA_opal_signal", "", 0);           // no stack traces of MPI's own
+  setenv("WHOLESTEP_JOB_FOLDER", folder.c_str(), 1);
+  setenv("WHOLESTEP_THREADS", std::to_string(threads).c_str(), 1);
+  std::vector<std::string> words = {"mpirun", "-q", "--oversubscribe", "--bind-to", "none", "-n", std::to_string(ranks)};
+  words.push_back(std::filesystem::read_symlink("/proc/self/exe").string());
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  _exit(kNotFound);
+}
+
+std::string read_all(int file) {
+  std::string text;
+  char buffer[4096];
+  for (;;) {
+    const ssize_t n = read(file, buffer, sizeof buffer);
+    if (n > 0)
+      text.append(buffer, static_cast<size_t>(n));
+    else if (n == 0 || errno != EINTR)
+      return text;
+  }
+}
+
+}  // namespace
+
+std::vector<std::string>& program_arguments() {
+  static std::vector<std::string> arguments;
+  return arguments;
+}
+
+void add_ranks(CLI::App* command, int64_t& ranks) {
+  add_number(command, "--ranks", ranks, 1, 1024, "processes that share each batch; mpirun is started for you");
+}
+
+int on_ranks(int64_t ranks, const std::function<int()>& action) {
+  const bool among_several = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
+  if (among_several && ranks > 1 && ranks != distributed::size())
+    fail("--ranks {}, but mpirun has started {}: leave --ranks out", ranks, distributed::size());
+  if (ranks == 1 || among_several) return action();
+  return run_ranks(ranks, program_arguments()).exit_code;
+}
+
+RanksResult run_ranks(int64_t ranks, const std::vector<std::string>& arguments, bool capture_output) {
+  const int cores = configured_threads();
+  const int threads = flags().threads > 0 ? flags().threads : std::max(1, cores / static_cast<int>(ranks));
+  const JobFolder folder;
+  int pipe_ends[2] = {-1, -1};
+  if (capture_output && pipe2(pipe_ends, O_CLOEXEC) != 0) fail("no pipe: {}", std::strerror(errno));
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child < 0) fail("mpirun cannot be started: {}", std::strerror(errno));
+  if (child == 0) {
+    if (capture_output) dup2(pipe_ends[1], STDOUT_FILENO);
+    become_mpirun(ranks, arguments, folder.path(), threads);
+  }
+  RanksResult result;
+  const SignalsPassedOn signals(child);
+  if (capture_output) {
+    close(pipe_ends[1]);
+    result.output = read_all(pipe_ends[0]);
+    close(pipe_ends[0]);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (result.exit_code == kNotFound) fail("--ranks {}: there is no mpirun; install Debian's openmpi-bin", ranks);
+  if (result.exit_code > 128 && result.exit_code != kInterrupted && !folder.error_was_reported()) {
+    note("a rank was ended by signal {} ({}), and the job with it; what was saved before is whole", result.exit_code - 128,
+         strsignal(result.exit_code - 128));
+    result.exit_code = kUserError;
+  }
+  return result;
+}
+
+}  // namespace ws::cli
