@@ -151,9 +151,10 @@ RanksResult run_ranks(int64_t ranks, const std::vector<std::string>& arguments, 
   }
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   if (result.exit_code == kNotFound) fail("--ranks {}: there is no mpirun; install Debian's openmpi-bin", ranks);
-  if (result.exit_code > 128 && result.exit_code != kInterrupted && !folder.error_was_reported()) {
-    note("a rank was ended by signal {} ({}), and the job with it; what was saved before is whole", result.exit_code - 128,
-         strsignal(result.exit_code - 128));
+  if (result.exit_code != 0 && result.exit_code != kInterrupted && !folder.error_was_reported()) {
+    const int signal = result.exit_code > 128 ? result.exit_code - 128 : 0;
+    note("a rank was ended by {}, and the job with it; what was saved before is whole",
+         signal > 0 ? fmt::format("signal {} ({})", signal, strsignal(signal)) : fmt::format("exit code {}", result.exit_code));
     result.exit_code = kUserError;
   }
   return result;

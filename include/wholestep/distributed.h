@@ -41,8 +41,7 @@ double maximum(double here);
 /// comes first.
 [[noreturn]] void abort(const std::string& message, int exit_code = 1);
 
-/// Throws RuntimeError naming the first of `variables` whose bytes differ between ranks. Sharded ones are left out. Every rank
-/// calls it. With the flag VERIFY from 1 on, every step of a mesh does.
+/// Throws RuntimeError naming the first of `variables` whose bytes differ between ranks. Every rank calls it. With the flag VERIFY from 1 on, every step of a mesh does.
 void check_replicas(std::span<const Variable> variables);
 
 }  // namespace ws::distributed
