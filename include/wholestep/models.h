@@ -41,7 +41,7 @@ struct TransformerEncoderConfig {
   int64_t max_len = 512;
   bool causal = false;
   bool checkpoint = false;  ///< each block by checkpoint(): less memory, more time, the same bits
-  double dropout = 0;  ///< after the positions, attention and feed-forward of each block
+  double dropout = 0;       ///< after the positions, attention and feed-forward of each block
   bool operator==(const TransformerEncoderConfig&) const = default;
 };
 
@@ -82,7 +82,7 @@ struct GptConfig {
   bool gelu_tanh = true;  ///< the tanh form, as the book; else exact
   RopePairs rope_pairs = RopePairs::interleaved;
   bool checkpoint = false;  ///< each block by checkpoint(): less memory, more time, the same bits
-  double dropout = 0;  ///< after the embedding, attention and feed-forward of each block
+  double dropout = 0;       ///< after the embedding, attention and feed-forward of each block
   bool operator==(const GptConfig&) const = default;
 
   std::string to_json() const;

@@ -116,8 +116,9 @@ Json encoder_config_to_json(const models::TransformerEncoderConfig& c) {
 }
 
 models::TransformerEncoderConfig encoder_config_from_json(const Json& json, const std::string& where) {
-  check_known_keys(json, {"type", "inputs", "width", "outputs", "blocks", "heads", "hidden", "max_len", "causal", "checkpoint", "dropout"},
-                   where);
+  check_known_keys(
+      json, {"type", "inputs", "width", "outputs", "blocks", "heads", "hidden", "max_len", "causal", "checkpoint", "dropout"},
+      where);
   models::TransformerEncoderConfig c;
   c.inputs = read_size(json, "inputs", c.inputs, where);
   c.width = read_size(json, "width", c.width, where);
