@@ -24,7 +24,10 @@ constexpr int kNotFound = 127;
 volatile std::sig_atomic_t mpirun_process = 0, signals_seen = 0;
 
 // The first is passed to the ranks, which end at a step; the next ends mpirun and them.
-void pass_on(int) { kill(mpirun_process, ++signals_seen == 1 ? SIGUSR1 : SIGTERM); }
+void pass_on(int) {
+  signals_seen = signals_seen + 1;
+  kill(mpirun_process, signals_seen == 1 ? SIGUSR1 : SIGTERM);
+}
 
 /// Signals go to the ranks while it lives.
 class SignalsPassedOn {

@@ -65,8 +65,12 @@ TEST(DTypes, APlantedRotationInF32IsFoundAndNamed) {
     EXPECT_EQ(leak.op, "mul");
     EXPECT_EQ(leak.path, "blocks.0.attention.my_rope");
     EXPECT_EQ(leak.count, 2);
-    if (kind == LeakyAttention::Kind::promoted) EXPECT_TRUE(leak.cause.starts_with("captured")) << leak.message;
-    if (kind == LeakyAttention::Kind::widened) EXPECT_EQ(leak.cause + " " + leak.cause_path, "cast blocks.0.attention.my_rope");
+    if (kind == LeakyAttention::Kind::promoted) {
+      EXPECT_TRUE(leak.cause.starts_with("captured")) << leak.message;
+    }
+    if (kind == LeakyAttention::Kind::widened) {
+      EXPECT_EQ(leak.cause + " " + leak.cause_path, "cast blocks.0.attention.my_rope");
+    }
     EXPECT_TRUE(mentions(report.text(), {"fp32 leak: mul in blocks.0.attention.my_rope", "(2 times)"}));
     Json json = parse_json(report.json(), "report");
     EXPECT_EQ(json["leaks"][0]["path"], "blocks.0.attention.my_rope");

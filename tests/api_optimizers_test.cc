@@ -221,8 +221,9 @@ TEST(Optimizers, NoDenormalMomentsC47) {
     std::vector<Variable> state;
     optimizer.collect_state(state);
     for (const Variable& v : state)
-      if (v.value().dtype() == DType::f32)
+      if (v.value().dtype() == DType::f32) {
         for (float x : v.value().to_vector<float>()) EXPECT_NE(std::fpclassify(x), FP_SUBNORMAL) << v.name();
+      }
     volatile float smallest = 1e-38F;  // the caller's own arithmetic keeps its denormals
     EXPECT_NE(smallest / 100, 0);
     for (float x : w.value().to_vector<float>()) EXPECT_TRUE(std::isfinite(x));

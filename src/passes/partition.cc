@@ -196,7 +196,10 @@ class Partitioner {
                  node.attrs.integers("interior")[at(axis)] == 0;
         });
       case Lowering::kAttention:
-      case Lowering::kAttentionGrad: return place_along(node, [](int axis) { return axis == 0; });
+      case Lowering::kAttentionGrad:
+        // A mask need not have the batch's axis, and dropped weights are drawn by their place in the whole batch.
+        if (node.op->has(kRandom)) return place_whole(node);
+        return place_along(node, [](int axis) { return axis == 0; });
       case Lowering::kGather: return place_gather(node);
       case Lowering::kScatterAdd: return place_scatter_add(node);
       case Lowering::kCollective: WS_ASSERT(false, "graph {} is split already", from_.name);
