@@ -18,6 +18,7 @@ void add_parity(CLI::App& app, Action& action);
 void add_reference(CLI::App& app, Action& action);
 void add_eval(CLI::App& app, Action& action);
 void add_ladder(CLI::App& app, Action& action);
+void add_compare(CLI::App& app, Action& action);
 void add_train(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);
 void add_scaling(CLI::App& app, Action& action);

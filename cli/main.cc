@@ -51,6 +51,7 @@ int run(int argc, char** argv) {
   app.get_formatter()->column_width(36);
   ws::cli::Action action;
   ws::cli::add_ladder(app, action);
+  ws::cli::add_compare(app, action);
   ws::cli::add_train(app, action);
   ws::cli::add_generate(app, action);
   ws::cli::add_bench(app, action);
