@@ -169,6 +169,9 @@ class Trainer {
   Optimizer& optimizer();
   /// Forgets moments and counters.
   void reset_optimizer();
+  /// Compiles the step for batches like this one without running it: then compiled_step() answers what it will cost. Nothing where
+  /// compile = false. MemoryError where its plan does not fit the machine.
+  void prepare(const Tensor& x, const Tensor& y);
   /// The compiled step, for its analyses; an Error where compile = false or nothing has run yet.
   Compiled& compiled_step();
   int64_t steps_done() const;

@@ -236,9 +236,7 @@ struct Trainer::Impl {
             .compile = options.compile};
   }
 
-  std::vector<Tensor> call(Part part, const Tensor& x, const Tensor& y) {
-    ComputeDType precision(compute_dtype());
-    if (runs_op_by_op()) return run_part(part, x, y);
+  Compiled& program_of(Part part) {
     std::optional<Compiled>& program = programs[static_cast<size_t>(part)];
     if (!program) {
       std::vector<Variable> state;
@@ -254,8 +252,14 @@ struct Trainer::Impl {
       program.emplace([this, part](std::span<const Tensor> in) { return run_part(part, in[0], in[1]); }, std::move(state),
                       jit_options(name));
     }
+    return *program;
+  }
+
+  std::vector<Tensor> call(Part part, const Tensor& x, const Tensor& y) {
+    ComputeDType precision(compute_dtype());
+    if (runs_op_by_op()) return run_part(part, x, y);
     const Tensor inputs[] = {x, y};
-    return (*program)(inputs);
+    return program_of(part)(inputs);
   }
 
   /// forward, or forward and loss, in evaluation mode: a program of its own.
@@ -461,6 +465,14 @@ void Trainer::load(const std::string& folder) {
   int64_t step = json_get<int64_t>(load_checkpoint_state(folder), "step", folder + "/state.json");
   load_checkpoint_variables(folder, model_state(impl_->model), optimizer_state(impl_->optimizer));
   impl_->steps_done = step;
+}
+
+void Trainer::prepare(const Tensor& x, const Tensor& y) {
+  if (!impl_->options.compile) return;
+  ModeScope mode(impl_->model, true);
+  ComputeDType precision(impl_->compute_dtype());
+  const Tensor inputs[] = {x, y};
+  impl_->program_of(Impl::Part::update).prepare(inputs);
 }
 
 Optimizer& Trainer::optimizer() { return impl_->optimizer; }
