@@ -1,4 +1,6 @@
 // R6: what lies above the ladder: fused attention against separate ops at two lengths, Muon against AdamW by time to a loss, fp8.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -30,10 +32,12 @@ Json attention_at(const LadderOptions& options, const Bench& bench, int64_t leng
   Spread ratio = spread(timing.ratios(0, 1, {a.items_per_step(), b.items_per_step()}));
   double mib = 1 << 20, of_a = static_cast<double>(a.program().memory_analysis().temporary_bytes) / mib,
          of_b = static_cast<double>(b.program().memory_analysis().temporary_bytes) / mib;
-  return line(fmt::format("attention, length {}", length),
-              fmt::format("fused {:.2f}x the speed of product, mask, softmax, product ({:.2f} to {:.2f}); temporaries {:.1f} against {:.1f} MiB",
-                          ratio.middle, ratio.low, ratio.high, of_a, of_b),
-              {{"length", length}, {"ratio", json_number(ratio.middle)}, {"fused_temp_mib", of_a}, {"composed_temp_mib", of_b}});
+  return line(
+      fmt::format("attention, length {}", length),
+      fmt::format(
+          "fused {:.2f}x the speed of product, mask, softmax, product ({:.2f} to {:.2f}); temporaries {:.1f} against {:.1f} MiB",
+          ratio.middle, ratio.low, ratio.high, of_a, of_b),
+      {{"length", length}, {"ratio", json_number(ratio.middle)}, {"fused_temp_mib", of_a}, {"composed_temp_mib", of_b}});
 }
 
 struct Trained {
@@ -68,9 +72,10 @@ Json muon_against_adamw(const LadderOptions& options, const Bench& bench) {
   };
   double slow = reached(adamw), fast = reached(other);
   std::string result =
-      std::isfinite(fast) ? fmt::format("validation loss {:.4f} after {:.1f} s with Muon, {:.1f} s with AdamW", target, fast, slow)
-                          : fmt::format("Muon does not reach AdamW's validation loss of {:.4f} in {} steps; it ends at {:.4f}", target,
-                                        steps, other.losses.empty() ? NAN : other.losses.back());
+      std::isfinite(fast)
+          ? fmt::format("validation loss {:.4f} after {:.1f} s with Muon, {:.1f} s with AdamW", target, fast, slow)
+          : fmt::format("Muon does not reach AdamW's validation loss of {:.4f} in {} steps; it ends at {:.4f}", target, steps,
+                        other.losses.empty() ? NAN : other.losses.back());
   return line("Muon against AdamW", result,
               {{"target", json_number(target)}, {"muon_s", json_number(fast)}, {"adamw_s", json_number(slow)}});
 }
@@ -82,9 +87,10 @@ Json emulated_fp8(const LadderOptions& options, const Bench& bench) {
   int64_t steps = std::clamp<int64_t>(options.steps / 3, 1, 100);
   for (int64_t i = 0; i < steps && !interrupted(); ++i) plain.step(), rounded.step();
   double a = plain.losses().back(), b = rounded.losses().back();
-  return line("fp8 e4m3, emulated", fmt::format("feed-forward operands rounded to fp8 in fp32 arithmetic (no speed is gained here): loss {:.4f} "
-                                                "after {} steps, {:.4f} without",
-                                                b, steps, a),
+  return line("fp8 e4m3, emulated",
+              fmt::format("feed-forward operands rounded to fp8 in fp32 arithmetic (no speed is gained here): loss {:.4f} "
+                          "after {} steps, {:.4f} without",
+                          b, steps, a),
               {{"emulated", true}, {"steps", steps}, {"loss_fp8", json_number(b)}, {"loss_fp32", json_number(a)}});
 }
 

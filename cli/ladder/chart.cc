@@ -24,7 +24,8 @@ constexpr const char* kStyle = R"(<style>
 std::string open_svg(double width, double height, const std::string& title) {
   return fmt::format(
       "<svg class=\"chart\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {:.0f} {:.0f}\" width=\"{:.0f}\" role=\"img\" "
-      "aria-label=\"{}\" style=\"max-width:100%;height:auto\">\n{}\n<rect width=\"100%\" height=\"100%\" fill=\"var(--ground)\"/>\n"
+      "aria-label=\"{}\" style=\"max-width:100%;height:auto\">\n{}\n<rect width=\"100%\" height=\"100%\" "
+      "fill=\"var(--ground)\"/>\n"
       "<text class=\"title\" x=\"16\" y=\"26\">{}</text>\n",
       width, height, width, escaped(title), kStyle, escaped(title));
 }
@@ -128,8 +129,8 @@ std::string line_chart(const std::string& title, const std::string& x_name, cons
   for (double tick = 0; tick < static_cast<double>(length); tick += x_step)
     svg += fmt::format("<text class=\"quiet\" x=\"{:.1f}\" y=\"{:.0f}\" text-anchor=\"middle\">{:.0f}</text>\n", x_at(tick),
                        kHeight - kBottom + 18, tick);
-  svg += fmt::format("<text class=\"quiet\" x=\"{:.0f}\" y=\"{:.0f}\" text-anchor=\"middle\">{}</text>\n", kWidth / 2, kHeight - 8,
-                     escaped(x_name));
+  svg += fmt::format("<text class=\"quiet\" x=\"{:.0f}\" y=\"{:.0f}\" text-anchor=\"middle\">{}</text>\n", kWidth / 2,
+                     kHeight - 8, escaped(x_name));
   double legend = kWidth - kRight;
   for (size_t c = 0; c < curves.size(); ++c) {
     const char* kind = c + 1 < curves.size() ? "faint" : "line";

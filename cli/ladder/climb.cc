@@ -64,9 +64,11 @@ std::vector<std::string> parse_rungs(const std::string& text) {
     size_t comma = std::min(text.find(',', at), text.size());
     std::string name = text.substr(at, comma - at);
     if (std::find(kKnown.begin(), kKnown.end(), name) == kKnown.end())
-      fail("--rungs: unknown rung '{}'; known ones are R0 (loop), R1 (compiled), R2 (bf16), R3 (batch), R4 (checkpointing), R5 (data "
-           "parallel), R6 (what lies above)",
-           name);
+      fail(
+          "--rungs: unknown rung '{}'; known ones are R0 (loop), R1 (compiled), R2 (bf16), R3 (batch), R4 (checkpointing), R5 "
+          "(data "
+          "parallel), R6 (what lies above)",
+          name);
     if (std::find(names.begin(), names.end(), name) != names.end()) fail("--rungs: {} occurs twice", name);
     names.push_back(name);
     at = comma + 1;
@@ -145,8 +147,7 @@ void Climb::bf16() {
     Setup naive = setup_;
     naive.parts = storage_cast_parts(task_);
     Measured cast = add("R2 naive", "activations cast, layers in fp32", naive, true);
-    if (cast.job)
-      add_receipt(controls_.back(), "storage changed, arithmetic did not: " + dtypes_line(cast.job->program()));
+    if (cast.job) add_receipt(controls_.back(), "storage changed, arithmetic did not: " + dtypes_line(cast.job->program()));
     Setup leaky = setup_;
     leaky.bf16 = true;
     leaky.parts = leaky_rope_parts(task_);
@@ -233,8 +234,8 @@ void Climb::checkpointing() {
   // Under a byte budget the planner chooses what to run twice.
   Setup budget = setup_;
   budget.memory_budget_bytes = static_cast<int64_t>(peak - 0.3 * before["planned_temp_bytes"].get<double>());
-  Measured planned =
-      add("R4 budget", fmt::format("budget {:.0f} MiB", static_cast<double>(budget.memory_budget_bytes) / (1 << 20)), budget, true);
+  Measured planned = add(
+      "R4 budget", fmt::format("budget {:.0f} MiB", static_cast<double>(budget.memory_budget_bytes) / (1 << 20)), budget, true);
   controls_.back()["after"] = true;
   if (planned.job) compare(controls_.back());
   setup_ = checkpointed;

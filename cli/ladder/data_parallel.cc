@@ -1,4 +1,6 @@
 // R5: data parallel on this machine: k processes under mpirun against one process with the cores that a rank gets.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -39,7 +41,8 @@ class RankBench {
     else
       add("--width", encoder_width()), add("--blocks", encoder_blocks());
     if (task_.has_blocks) add("--seq", task_.items_per_sample);
-    add("--batch", batch), add("--threads", threads), add("--ranks", ranks), add("--warmup", 1), add("--steps", steps > 0 ? steps : steps_);
+    add("--batch", batch), add("--threads", threads), add("--ranks", ranks), add("--warmup", 1),
+        add("--steps", steps > 0 ? steps : steps_);
     RanksResult result = run_ranks(ranks, arguments, true);
     if (result.exit_code != 0) fail("ladder: bench on {} ranks ended with exit code {}", ranks, result.exit_code);
     std::string text = result.output;
@@ -81,8 +84,8 @@ void Climb::data_parallel() {
       auto measure = [&](const std::string& scaling, int64_t batch, const Json& alone) {
         const double share = static_cast<double>(batch * task_.items_per_sample) / ranks;
         DataParallelPrediction p = predict_data_parallel(cost, parameters, crowd * milliseconds(alone) * 1e-3, share);
-        fmt::print(stderr, "R5 {} on {} ranks, {} scaling: predicted {:.0f} {}/s (t_compute {:.2f} ms, t_comm {:.2f} ms)\n", step.of, ranks,
-                   scaling, p.tokens_per_s, task_.item, p.compute_s * 1e3, p.communication_s * 1e3);
+        fmt::print(stderr, "R5 {} on {} ranks, {} scaling: predicted {:.0f} {}/s (t_compute {:.2f} ms, t_comm {:.2f} ms)\n",
+                   step.of, ranks, scaling, p.tokens_per_s, task_.item, p.compute_s * 1e3, p.communication_s * 1e3);
         const Json run = bench.run(step, ranks, threads, batch);
         const double rate = share * ranks / (milliseconds(run) * 1e-3);
         const double before = static_cast<double>(step.batch * task_.items_per_sample) / (milliseconds(one) * 1e-3);
@@ -119,10 +122,12 @@ void Climb::data_parallel() {
                {"prediction_error", first["prediction_error"]},
                {"ratio", json_number(first["tokens_per_s"].get<double>() / rate_of_base())},
                {"receipts", Json::array()}};
-  rung["receipts"].push_back(fmt::format("one rank has {} of {} cores; {:.2f}x of one rank alone; t_comm {:.2f} ms against t_compute {:.2f} ms",
-                                         first["threads_per_rank"].get<int>(), configured_threads(), first["ratio"].get<double>(),
-                                         first["predicted_comm_ms"].get<double>(), first["predicted_compute_ms"].get<double>()));
-  rung["receipts"].push_back("the ratio to R1 compares runs of two moments: one process on all cores, then two on half of them each");
+  rung["receipts"].push_back(
+      fmt::format("one rank has {} of {} cores; {:.2f}x of one rank alone; t_comm {:.2f} ms against t_compute {:.2f} ms",
+                  first["threads_per_rank"].get<int>(), configured_threads(), first["ratio"].get<double>(),
+                  first["predicted_comm_ms"].get<double>(), first["predicted_compute_ms"].get<double>()));
+  rung["receipts"].push_back(
+      "the ratio to R1 compares runs of two moments: one process on all cores, then two on half of them each");
   rungs_.push_back(rung);
 }
 

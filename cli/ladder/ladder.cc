@@ -1,11 +1,11 @@
 // ladder: the optimization ladder of the book d2l on this machine; compare: two of its reports side by side.
+#include "api/training_state.h"
 #include "backend/backend.h"
 #include "command.h"
 #include "io/checkpoint.h"
 #include "io/file.h"
 #include "ladder/climb.h"
 #include "ladder/report.h"
-#include "model_state.h"
 #include "support/error.h"
 #include "support/interrupt.h"
 #include "support/log.h"
@@ -33,7 +33,8 @@ void save(const std::string& folder, const Climb& climb, const Json& report) {
     save_checkpoint(folder + "/checkpoint", {config,
                                              {{"step", job->steps()}, {"seed", climb.task().seed}},
                                              model_state(job->model()),
-                                             optimizer_state(job->optimizer())});
+                                             optimizer_state(job->optimizer()),
+                                             {}});
   }
 }
 

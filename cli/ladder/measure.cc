@@ -1,6 +1,7 @@
 #include "ladder/measure.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <malloc.h>
 #include <unistd.h>
 
@@ -125,9 +126,9 @@ Json describe(const std::string& rung, const std::string& change, const Job& job
 }
 
 void announce(const Json& json, const std::string& item) {
-  std::string plan = json.contains("planned_temp_bytes")
-                         ? fmt::format(", {:.1f} MiB of temporaries planned", json["planned_temp_bytes"].get<double>() / (1 << 20))
-                         : "";
+  std::string plan = json.contains("planned_temp_bytes") ? fmt::format(", {:.1f} MiB of temporaries planned",
+                                                                       json["planned_temp_bytes"].get<double>() / (1 << 20))
+                                                         : "";
   say("{} {}: predicted {} {}/s{}", json["rung"].get<std::string>(), json["change"].get<std::string>(),
       human(json["predicted"].get<double>()), item, plan);
 }

@@ -63,12 +63,14 @@ std::string table(const std::vector<std::string>& head, const std::string& rows)
 std::string rung_rows(const Json& report) {
   std::string rows;
   for (const Json& r : in_order(report)) {
-    std::string wall = r.contains("refused") ? "plan refused" : r.contains("classification") ? text(r["classification"], "bound") : "–";
+    std::string wall = r.contains("refused")          ? "plan refused"
+                       : r.contains("classification") ? text(r["classification"], "bound")
+                                                      : "–";
     rows += row({"<b>" + escaped(text(r, "rung")) + "</b> " + escaped(text(r, "change")), cell(r, "tokens_per_s", 1, "{:.0f}"),
                  cell(r, "predicted", 1, "{:.0f}"), cell(r, "prediction_error", 100, "{:+.0f} %"), cell(r, "ratio", 1, "{:.2f}x"),
                  cell(r, "gflops_achieved", 1, "{:.0f}"), cell(r, "share_of_roof", 100, "{:.0f} %"),
-                 cell(r, "planned_temp_bytes", 1.0 / (1 << 20), "{:.1f}"), cell(r, "measured_temp_bytes", 1.0 / (1 << 20), "{:.1f}"),
-                 escaped(wall)},
+                 cell(r, "planned_temp_bytes", 1.0 / (1 << 20), "{:.1f}"),
+                 cell(r, "measured_temp_bytes", 1.0 / (1 << 20), "{:.1f}"), escaped(wall)},
                 "td", text(r, "rung").find(' ') != std::string::npos);
   }
   return rows;
@@ -76,7 +78,8 @@ std::string rung_rows(const Json& report) {
 
 /// What limits a rung: a bar of shares, the evidence, the receipts, the next change.
 std::string card(const Json& rung) {
-  std::string out = fmt::format("<div class=\"card\"><h3>{}: {}</h3>\n", escaped(text(rung, "rung")), escaped(text(rung, "change")));
+  std::string out =
+      fmt::format("<div class=\"card\"><h3>{}: {}</h3>\n", escaped(text(rung, "rung")), escaped(text(rung, "change")));
   if (rung.contains("refused")) out += "<p>" + escaped(text(rung, "refused")) + "</p>";
   if (rung.contains("classification")) {
     const Json& c = rung["classification"];
@@ -124,8 +127,8 @@ std::string ranks_table(const Json& report) {
                  cell(r, "tokens_per_s", 1, "{:.0f}"), cell(r, "predicted", 1, "{:.0f}"), cell(r, "ratio", 1, "{:.2f}x"),
                  cell(r, "predicted_comm_ms", 1, "{:.2f} ms"), cell(r, "predicted_compute_ms", 1, "{:.2f} ms")},
                 "td");
-  return table({"run", report.value("item", std::string("tokens")) + "/s", "predicted floor", "to one rank", "t_comm", "t_compute"},
-               rows);
+  return table(
+      {"run", report.value("item", std::string("tokens")) + "/s", "predicted floor", "to one rank", "t_comm", "t_compute"}, rows);
 }
 
 std::string ceiling_list(const Json& report) {
@@ -160,16 +163,18 @@ std::string next_list(const Json& report) {
 std::string report_page(const Json& report) {
   std::string item = report.value("item", std::string("tokens"));
   std::string page = kHead;
-  page += fmt::format("<h1>The ladder of {}</h1>\n<p class=\"quiet\">{} parameters, {}; batch {} x {}. {}, {} threads, {}: {:.0f} GFLOP/s "
-                      "fp32, {} bf16, {:.1f} GB/s.</p>\n",
-                      escaped(text(report, "model")), report.value("parameters", int64_t{0}), escaped(text(report, "data")),
-                      report.value("batch", int64_t{0}), report.value("seq", int64_t{0}), escaped(text(report, "cpu")),
-                      report.value("threads", 0), escaped(text(report, "backend")), value(report, "fp32_flops_per_s") / 1e9,
-                      value(report, "bf16_flops_per_s") > 0 ? fmt::format("{:.0f}", value(report, "bf16_flops_per_s") / 1e9)
-                                                            : std::string("no"),
-                      value(report, "memory_bytes_per_s") / 1e9);
-  page += "<p class=\"quiet\">Every rung was priced and predicted before it ran, then timed in turns with R1; ratios are medians over rounds."
-          "</p>\n";
+  page += fmt::format(
+      "<h1>The ladder of {}</h1>\n<p class=\"quiet\">{} parameters, {}; batch {} x {}. {}, {} threads, {}: {:.0f} GFLOP/s "
+      "fp32, {} bf16, {:.1f} GB/s.</p>\n",
+      escaped(text(report, "model")), report.value("parameters", int64_t{0}), escaped(text(report, "data")),
+      report.value("batch", int64_t{0}), report.value("seq", int64_t{0}), escaped(text(report, "cpu")),
+      report.value("threads", 0), escaped(text(report, "backend")), value(report, "fp32_flops_per_s") / 1e9,
+      value(report, "bf16_flops_per_s") > 0 ? fmt::format("{:.0f}", value(report, "bf16_flops_per_s") / 1e9) : std::string("no"),
+      value(report, "memory_bytes_per_s") / 1e9);
+  page +=
+      "<p class=\"quiet\">Every rung was priced and predicted before it ran, then timed in turns with R1; ratios are medians "
+      "over rounds."
+      "</p>\n";
   page += section("Throughput", chart(report_chart(report)));
   page += section("Rungs", table({"rung", item + "/s", "predicted", "off by", "to R1", "GFLOP/s", "of roof", "planned MiB",
                                   "measured MiB", "wall"},
@@ -178,9 +183,11 @@ std::string report_page(const Json& report) {
   for (const Json& rung : in_order(report))
     if (rung.contains("classification") || rung.contains("refused") || !rung.value("receipts", Json::array()).empty())
       cards += card(rung);
-  page += section("What limits each, and the receipts",
-                  "<p class=\"key\"><i class=\"compute\"></i>compute<i class=\"memory\"></i>memory<i class=\"dispatch\"></i>dispatch</p>\n"
-                  "<div class=\"cards\">\n" + cards + "</div>\n");
+  page += section(
+      "What limits each, and the receipts",
+      "<p class=\"key\"><i class=\"compute\"></i>compute<i class=\"memory\"></i>memory<i class=\"dispatch\"></i>dispatch</p>\n"
+      "<div class=\"cards\">\n" +
+          cards + "</div>\n");
   page += section("Dtype and batch", cells_table(report));
   page += section("Data parallel", ranks_table(report));
   page += section("Above the ladder", ceiling_list(report));

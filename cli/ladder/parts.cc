@@ -37,7 +37,8 @@ Tensor through_bf16(const Tensor& x) { return x.cast(DType::bf16).cast(DType::f3
 
 class StorageCast final : public Module {
  public:
-  StorageCast(Module& parent, const std::string& name, const LayerFactory& inner) : Module(parent, name), inner_(inner(*this, "inner")) {}
+  StorageCast(Module& parent, const std::string& name, const LayerFactory& inner)
+      : Module(parent, name), inner_(inner(*this, "inner")) {}
   Tensor forward(const Tensor& x) const override {
     const Module& inner = *inner_;
     return through_bf16(inner(through_bf16(x)));
@@ -51,8 +52,8 @@ class StorageCast final : public Module {
 class AttentionBase : public Module {
  public:
   AttentionBase(Module& parent, const std::string& name, const Sizes& sizes)
-      : Module(parent, name), sizes_(sizes), qkv_(*this, "qkv", sizes.width, 3 * sizes.width,
-                                                   {.bias = sizes.attention_bias, .weight_init = sizes.attention_init}),
+      : Module(parent, name), sizes_(sizes),
+        qkv_(*this, "qkv", sizes.width, 3 * sizes.width, {.bias = sizes.attention_bias, .weight_init = sizes.attention_init}),
         out_(*this, "out", sizes.width, sizes.width, {.bias = sizes.attention_bias, .weight_init = sizes.attention_init}) {}
   Tensor forward(const Tensor& x) const override {
     int64_t batch = x.dim(0), length = x.dim(1), size = sizes_.width / sizes_.heads;
@@ -125,7 +126,9 @@ class Fp8FeedForward final : public Module {
  public:
   Fp8FeedForward(Module& parent, const std::string& name, const Sizes& s)
       : Module(parent, name), activation_(s.activation),
-        gate_(s.gated ? std::make_unique<Linear>(*this, "gate", s.width, s.hidden, LinearOptions{.bias = s.bias, .weight_init = s.feed_forward_init}) : nullptr),
+        gate_(s.gated ? std::make_unique<Linear>(*this, "gate", s.width, s.hidden,
+                                                 LinearOptions{.bias = s.bias, .weight_init = s.feed_forward_init})
+                      : nullptr),
         up_(*this, "up", s.width, s.hidden, {.bias = s.bias, .weight_init = s.feed_forward_init}),
         down_(*this, "down", s.hidden, s.width, {.bias = s.bias, .weight_init = s.feed_forward_init}) {}
   Tensor forward(const Tensor& x) const override {

@@ -62,10 +62,10 @@ std::string report_table(const Json& report) {
                number(rung, "gflops_achieved", 1, "{:.0f}"), number(rung, "share_of_roof", 100, "{:.0f} %"),
                number(rung, "planned_temp_bytes", 1.0 / (1 << 20), "{:.1f} MiB"), wall(rung)});
   std::string out = "\n" + table.str();
-  out += fmt::format("roofs: {:.0f} GFLOP/s fp32, {} bf16, {:.1f} GB/s\n", value(report, "fp32_flops_per_s") / 1e9,
-                     value(report, "bf16_flops_per_s") > 0 ? fmt::format("{:.0f}", value(report, "bf16_flops_per_s") / 1e9)
-                                                          : std::string("no"),
-                     value(report, "memory_bytes_per_s") / 1e9);
+  out += fmt::format(
+      "roofs: {:.0f} GFLOP/s fp32, {} bf16, {:.1f} GB/s\n", value(report, "fp32_flops_per_s") / 1e9,
+      value(report, "bf16_flops_per_s") > 0 ? fmt::format("{:.0f}", value(report, "bf16_flops_per_s") / 1e9) : std::string("no"),
+      value(report, "memory_bytes_per_s") / 1e9);
   for (const Json& rung : in_order(report)) {
     for (const Json& receipt : rung.value("receipts", Json::array()))
       out += fmt::format("{}: {}\n", text(rung, "rung"), receipt.get<std::string>());
@@ -136,7 +136,8 @@ std::string report_loss_chart(const Json& report) {
     for (const Json& v : report[key]) list.push_back(v.is_number() ? v.get<double>() : NAN);
     return list;
   };
-  return line_chart("Loss of the final check", "step", {{"each step", values("losses")}, {"mean of 20", values("losses_smoothed")}});
+  return line_chart("Loss of the final check", "step",
+                    {{"each step", values("losses")}, {"mean of 20", values("losses_smoothed")}});
 }
 
 std::string compare_reports(const Json& a, const Json& b, const std::string& name_a, const std::string& name_b) {
@@ -157,11 +158,12 @@ std::string compare_reports(const Json& a, const Json& b, const std::string& nam
     table.add({name, number(x, "tokens_per_s", 1, "{:.0f}"), number(y, "tokens_per_s", 1, "{:.0f}"),
                std::isfinite(quotient) ? fmt::format("{:.2f}x", quotient) : "-", ratio(x), ratio(y),
                number(x, "planned_temp_bytes", 1.0 / (1 << 20), "{:.1f} MiB"),
-               number(y, "planned_temp_bytes", 1.0 / (1 << 20), "{:.1f} MiB"), x.empty() ? "-" : wall(x), y.empty() ? "-" : wall(y)});
+               number(y, "planned_temp_bytes", 1.0 / (1 << 20), "{:.1f} MiB"), x.empty() ? "-" : wall(x),
+               y.empty() ? "-" : wall(y)});
   }
-  std::string out = fmt::format("A {}: {}, {} threads, {}\nB {}: {}, {} threads, {}\n", name_a, text(a, "cpu"),
-                                a.value("threads", 0), text(a, "backend"), name_b, text(b, "cpu"), b.value("threads", 0),
-                                text(b, "backend"));
+  std::string out =
+      fmt::format("A {}: {}, {} threads, {}\nB {}: {}, {} threads, {}\n", name_a, text(a, "cpu"), a.value("threads", 0),
+                  text(a, "backend"), name_b, text(b, "cpu"), b.value("threads", 0), text(b, "backend"));
   for (const char* key : {"preset", "model", "parameters", "batch", "seq"})
     if (a.value(key, Json()) != b.value(key, Json()))
       out += fmt::format("{} differs: {} and {}\n", key, a.value(key, Json()).dump(), b.value(key, Json()).dump());

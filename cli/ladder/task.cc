@@ -67,9 +67,7 @@ void add_taught(Task& task, const Shape& sample, int64_t outputs, uint64_t seed)
     dims.insert(dims.end(), sample.begin(), sample.end());
     return taught(key, Shape(dims), teacher, over_time);
   };
-  task.draw = [=](int64_t step, int64_t batch) {
-    return draw(Key(seed).fold("data").fold(static_cast<uint64_t>(step)), batch);
-  };
+  task.draw = [=](int64_t step, int64_t batch) { return draw(Key(seed).fold("data").fold(static_cast<uint64_t>(step)), batch); };
   task.validation = draw(Key(seed).fold("validation"), 64);
   task.data = "random inputs with taught targets";
 }
@@ -143,8 +141,6 @@ void Job::step_on(const Samples& batch) {
   ++step_;
 }
 
-double Job::evaluate() {
-  return trainer_->evaluate(task_.validation.X, task_.validation.y, task_.validation.X.dim(0));
-}
+double Job::evaluate() { return trainer_->evaluate(task_.validation.X, task_.validation.y, task_.validation.X.dim(0)); }
 
 }  // namespace ws::cli

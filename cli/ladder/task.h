@@ -13,8 +13,8 @@
 namespace ws::cli {
 
 struct TaskOptions {
-  std::string model = "gpt";      // gpt, encoder, mlp, or a FILE.json that describes a gpt or an encoder
-  std::string preset = "quick";   // sizes of the three: quick or book
+  std::string model = "gpt";     // gpt, encoder, mlp, or a FILE.json that describes a gpt or an encoder
+  std::string preset = "quick";  // sizes of the three: quick or book
   std::string text, vocab = "letters";
   int64_t seq = 128;
   uint64_t seed = 0;
@@ -31,13 +31,13 @@ struct Setup {
 };
 
 struct Task {
-  std::string name, item;      // "gpt"; "tokens" or "samples"
-  Json description;            // of the model
-  Json config;                 // what `generate` needs beside it
-  std::string data;            // in words
-  int64_t batch = 0;           // of the first rungs
+  std::string name, item;  // "gpt"; "tokens" or "samples"
+  Json description;        // of the model
+  Json config;             // what `generate` needs beside it
+  std::string data;        // in words
+  int64_t batch = 0;       // of the first rungs
   int64_t items_per_sample = 1;
-  bool has_blocks = false;     // parts can be replaced, blocks recomputed
+  bool has_blocks = false;  // parts can be replaced, blocks recomputed
   Loss loss;
   uint64_t seed = 0;
   std::function<Samples(int64_t step, int64_t batch)> draw;    // fresh for each step, from data in memory

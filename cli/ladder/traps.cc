@@ -1,3 +1,5 @@
+#include <fmt/core.h>
+
 #include "command.h"
 #include "ladder/climb.h"
 #include "support/flags.h"
@@ -33,23 +35,26 @@ Json measure_traps(const Bench& bench) {
   Json list = Json::array();
 
   Samples cached = task.draw(job.steps(), batch);
-  auto [fresh, same] = in_turns(rounds, [&] { job.step(); }, [&] { job.step_on(cached); });
+  auto [fresh, same] = in_turns(
+      rounds, [&] { job.step(); }, [&] { job.step_on(cached); });
   list.push_back(trap("one cached batch, timed again and again", fresh / same - 1,
                       fmt::format("{:.2f} ms a step against {:.2f} with fresh batches: looks faster, and trains on one batch",
                                   same * 1e3, fresh * 1e3)));
 
   if (task.stream) {
-    auto [staged, streamed] =
-        in_turns(std::min(rounds, 3), [&] { job.step(); }, [&] { job.step_on(task.stream(job.steps(), batch)); });
-    list.push_back(trap("a loader that reads and encodes the text for each batch", streamed / staged - 1,
-                        fmt::format("{:.2f} ms a step against {:.2f} with the corpus staged once", streamed * 1e3, staged * 1e3)));
+    auto [staged, streamed] = in_turns(
+        std::min(rounds, 3), [&] { job.step(); }, [&] { job.step_on(task.stream(job.steps(), batch)); });
+    list.push_back(
+        trap("a loader that reads and encodes the text for each batch", streamed / staged - 1,
+             fmt::format("{:.2f} ms a step against {:.2f} with the corpus staged once", streamed * 1e3, staged * 1e3)));
   }
 
   if (batch > 1) {
     Samples ragged = task.draw(job.steps(), batch - 1);
     int before = job.program().compile_count();
     double first = seconds_of([&] { job.step_on(ragged); });
-    auto [whole, short_step] = in_turns(rounds, [&] { job.step(); }, [&] { job.step_on(ragged); });
+    auto [whole, short_step] = in_turns(
+        rounds, [&] { job.step(); }, [&] { job.step_on(ragged); });
     list.push_back(trap("a ragged last batch inside the timed window", first / whole - 1,
                         fmt::format("batch {} is program {} of this step: its first call took {:.1f} ms, the next ones {:.1f}",
                                     batch - 1, before + 1, first * 1e3, short_step * 1e3)));

@@ -198,7 +198,7 @@ class Partitioner {
       case Lowering::kAttention:
       case Lowering::kAttentionGrad:
         // A mask need not have the batch's axis, and dropped weights are drawn by their place in the whole batch.
-        if (node.op->has(kRandom)) return place_whole(node);
+        if (node.op->name.starts_with("attention_masked")) return place_whole(node);
         return place_along(node, [](int axis) { return axis == 0; });
       case Lowering::kGather: return place_gather(node);
       case Lowering::kScatterAdd: return place_scatter_add(node);
