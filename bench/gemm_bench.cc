@@ -182,7 +182,7 @@ Row measure(const Shape& s, DType dtype, GemmIsa isa, SpinWorkers& workers, int 
 }
 
 GemmIsa isa_named(const std::string& name) {
-  const std::vector<std::string> names = {"portable", "avx2", "avx512", "avx512_bf16"};
+  const std::vector<std::string> names = {"amx_model", "portable", "avx2", "avx512", "avx512_bf16", "amx"};
   return static_cast<GemmIsa>(std::find(names.begin(), names.end(), name) - names.begin());
 }
 

@@ -154,7 +154,7 @@ inline double median(std::vector<double> values) {
 /// All workers at once on independent instructions in registers, best of a few: dot products for bf16 where the ISA has them, else
 /// FMAs.
 inline double peak_gflops(cpu::GemmIsa isa, DType dtype, Workers& workers) {
-  const bool wide = isa >= cpu::GemmIsa::avx512, dots = dtype == DType::bf16 && isa == cpu::GemmIsa::avx512_bf16;
+  const bool wide = isa >= cpu::GemmIsa::avx512, dots = dtype == DType::bf16 && isa >= cpu::GemmIsa::avx512_bf16;
   const auto loop = dots ? dot_loop_avx512 : wide ? fma_loop_avx512 : fma_loop_avx2;
   const int64_t steps = 60000;
   const double flops = 2.0 * static_cast<double>(steps) * (dots ? 16 * 32 : wide ? 16 * 16 : 12 * 8) * workers.num_threads();

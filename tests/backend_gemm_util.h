@@ -33,7 +33,7 @@ inline std::vector<GemmIsa> available_isas() {
 }
 
 inline std::string name_of(GemmIsa isa) {
-  return std::vector<std::string>{"portable", "avx2", "avx512", "avx512_bf16"}[static_cast<size_t>(isa)];
+  return std::vector<std::string>{"amx_model", "portable", "avx2", "avx512", "avx512_bf16", "amx"}[static_cast<size_t>(isa)];
 }
 
 /// Real threads, dynamic chunks: which thread gets what differs from run to run.

@@ -23,7 +23,7 @@ namespace ws {
   TEXT(explain, "'fusion': why each kernel ends where it does")                                                                \
   TEXT(trace, "file for a timeline of compiles and kernels (open it in Perfetto)")                                             \
   TEXT(memory_limit, "memory that a step may plan for, as 2GiB; default what the machine or container has")                    \
-  TEXT(isa, "instruction set to use: avx2, avx512, avx512_bf16; default: the machine's best")                                  \
+  TEXT(isa, "instruction set to use: avx2, avx512, avx512_bf16, amx; default: the best here")                                  \
   INTEGER(threads, 0, 0, 1024, "threads of a step; 0: one a core that this process may use")                                   \
   TOGGLE(cache, true, "keep machine code on disk between runs")                                                                \
   TEXT(cache_dir, "folder of that cache and of staged corpora; default $XDG_CACHE_HOME/wholestep or ~/.cache/wholestep")       \

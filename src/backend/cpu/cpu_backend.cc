@@ -175,7 +175,7 @@ Isa wanted_isa() {
   const std::string& word = flags().isa;
   if (word.empty()) return best_isa();
   const std::optional<Isa> isa = isa_from_name(word);
-  if (!isa) fail("ISA={}: kernels know avx2, avx512 and avx512_bf16", word);
+  if (!isa) fail("ISA={}: kernels know avx2, avx512, avx512_bf16 and amx", word);
   if (!supports(*isa)) fail("ISA={}: this processor or system does not have it; best here: {}", word, name_of(best_isa()));
   return *isa;
 }

@@ -2,6 +2,8 @@
 
 #include <cpuid.h>
 #include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
 #include <bit>
@@ -61,12 +63,25 @@ __attribute__((target("avx512f,avx512bf16"))) bool dot_products_ascend() {
 
 bool has_avx512_bf16() { return has_avx512() && bit(cpuid(7, 1).a, 5) && dot_products_ascend(); }
 
-constexpr std::array kAll = {Isa::avx2, Isa::avx512, Isa::avx512_bf16};
+/// Linux gives a process the tiles' registers, 8 KiB a thread, only where it asks.
+bool may_use_tiles() {
+  constexpr long kAskPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  static const bool permitted = syscall(SYS_arch_prctl, kAskPermission, kTileData) == 0;
+  return permitted;
+}
+
+bool has_amx() {
+  const unsigned features = cpuid(7, 0).d;
+  const bool instructions = bit(features, 24) && bit(features, 22);  // AMX-TILE, AMX-BF16
+  return instructions && has_avx512_bf16() && (saved_state() & 0x60000) == 0x60000 && may_use_tiles();
+}
+
+constexpr std::array kAll = {Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx};
 
 }  // namespace
 
 std::string_view name_of(Isa isa) {
-  return std::array<std::string_view, kAll.size()>{"avx2", "avx512", "avx512_bf16"}[static_cast<size_t>(isa)];
+  return std::array<std::string_view, kAll.size()>{"avx2", "avx512", "avx512_bf16", "amx"}[static_cast<size_t>(isa)];
 }
 
 std::optional<Isa> isa_from_name(std::string_view name) {
@@ -75,7 +90,10 @@ std::optional<Isa> isa_from_name(std::string_view name) {
   return std::nullopt;
 }
 
-bool supports(Isa isa) { return isa == Isa::avx2 ? has_avx2() : isa == Isa::avx512 ? has_avx512() : has_avx512_bf16(); }
+bool supports(Isa isa) {
+  constexpr std::array kHas = {has_avx2, has_avx512, has_avx512_bf16, has_amx};
+  return kHas[static_cast<size_t>(isa)]();
+}
 
 std::optional<Isa> find_best_isa() {
   std::optional<Isa> best;

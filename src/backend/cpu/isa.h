@@ -1,4 +1,5 @@
-// The instruction sets that code is generated and written for, each with all before it. Bits are the same on each; only speed differs.
+// The instruction sets that code is generated and written for, each with all before it. Bits are the same on each, but for large
+// products of bf16 on AMX (gemm.h); only speed differs.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -6,13 +7,13 @@
 
 namespace ws::cpu {
 
-enum class Isa : uint8_t { avx2, avx512, avx512_bf16 };
+enum class Isa : uint8_t { avx2, avx512, avx512_bf16, amx };
 
-/// "avx2", "avx512", "avx512_bf16".
+/// "avx2", "avx512", "avx512_bf16", "amx".
 std::string_view name_of(Isa isa);
 std::optional<Isa> isa_from_name(std::string_view name);
 
-/// True where the processor has it and the operating system saves its registers.
+/// True where the processor has it and the operating system saves its registers (for AMX: permits them, which is asked for here).
 bool supports(Isa isa);
 
 /// What generated loops use of it: matrix instructions are for products.

@@ -17,6 +17,9 @@ struct GemmCode {
 const GemmCode& gemm_code_portable();
 const GemmCode& gemm_code_avx2();
 const GemmCode& gemm_code_avx512();
-const GemmCode& gemm_code_avx512_bf16();  // operands in bf16; only `blocked`
+// Operands in bf16; only `blocked`.
+const GemmCode& gemm_code_avx512_bf16();
+const GemmCode& gemm_code_amx();
+const GemmCode& gemm_code_amx_model();
 
 }  // namespace ws::cpu

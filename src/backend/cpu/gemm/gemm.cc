@@ -20,10 +20,11 @@ const GemmCode& code_for(GemmIsa isa) {
 
 /// For products that are not tiny.
 const GemmCode& blocked_code_for(const Gemm& g, GemmIsa isa) {
+  const bool is_bf16 = g.operand_dtype == DType::bf16;
+  if (is_bf16 && isa == GemmIsa::amx_model) return gemm_code_amx_model();
 #if defined(__x86_64__)
-  if (g.operand_dtype == DType::bf16 && isa == GemmIsa::avx512_bf16) return gemm_code_avx512_bf16();
-#else
-  static_cast<void>(g);
+  if (isa == GemmIsa::amx && uses_amx_tiles(g)) return gemm_code_amx();
+  if (is_bf16 && isa >= GemmIsa::avx512_bf16) return gemm_code_avx512_bf16();
 #endif
   return code_for(isa);
 }

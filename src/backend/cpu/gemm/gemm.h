@@ -1,7 +1,8 @@
 // GEMM, C = A B, batched, any strides of A and B, under the numerics contract: k in blocks of 512, one ascending FMA chain
 // from +0 inside a block, block sums added ascending. Operands in bf16 count as the fp32 values that they are (products of two are
 // exact), so the order is the same; C is the fp32 sum, or that rounded once to bf16. Bits do not depend on ISA, threads, tiles or
-// holes. To be called in the step's floating-point mode (support/float_mode.h): bf16 instructions know no other.
+// holes, but for large bf16 products on AMX (uses_amx_tiles), whose instruction has an order of its own inside each block of 512: for
+// each 32 steps of k, zero-padded, a chain of the even and one of the odd steps from +0; their sum is added to the block's. To be called in the step's floating-point mode (support/float_mode.h): bf16 instructions know no other.
 #pragma once
 #include <cstdint>
 
@@ -10,8 +11,9 @@
 
 namespace ws::cpu {
 
-/// Each can do what those before it can. portable: std::fma, for tests and as the definition.
-enum class GemmIsa : uint8_t { portable, avx2, avx512, avx512_bf16 };
+/// Each can do what those before it can. portable: std::fma, for tests and as the definition; amx_model: that, and AMX's tiles in
+/// software for bf16.
+enum class GemmIsa : uint8_t { amx_model, portable, avx2, avx512, avx512_bf16, amx };
 
 /// Takes one finished macro tile, in fp32: rows m0..m0+mc, columns n0..n0+nc of batch item `batch` at tile[i*ld + j]. Each element
 /// comes once. The tile is the hole's to overwrite; no two calls share a worker at one time.
@@ -39,6 +41,13 @@ struct Gemm {
   StoreHole store = nullptr;  // then C is not written
   void* store_context = nullptr;
 };
+
+/// Decided by sizes alone, so that a product has one order however it is run. Products in batches stay with the order of FMAs: those
+/// of attention written out have the bits of attention.
+constexpr bool uses_amx_tiles(const Gemm& g) {
+  constexpr int64_t kEnough = 1 << 22;  // multiply-adds
+  return g.operand_dtype == DType::bf16 && g.batch == 1 && g.m * g.n >= kEnough / (g.k < 1 ? 1 : g.k);
+}
 
 /// Bytes of 64-byte aligned workspace that gemm() wants from up to `num_threads` threads (0 for the tiny sizes that run without
 /// packing). Sizes, strides, dtypes and which holes are set must be those of the run; addresses need not.

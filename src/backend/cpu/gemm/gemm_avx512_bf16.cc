@@ -12,6 +12,8 @@ namespace {
 
 struct Avx512Pairs : Avx512Squares {
   using Element = Bf16;
+  using UnitScope = NoScope;
+  static constexpr bool kRowsOnly = false;
   static constexpr int kRows = 14, kVectors = 2, kDepth = 256, kSteps = 2;
   static constexpr int64_t words(int64_t depth) { return (depth + 1) / 2; }
 

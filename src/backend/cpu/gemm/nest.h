@@ -116,6 +116,7 @@ class Nest {
       });
     }
     run_units(g_.batch * tiles_, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) {
+      [[maybe_unused]] const typename V::UnitScope scope;
       const Tile t = tile_at(unit, lane);
       tile(t, lane, worker);
       hand_on(t, lane, worker);
@@ -239,7 +240,10 @@ class Nest {
         const PanelId next = panel_after(t, {t.batch, k_block, panel});
         const bool copies = start_copy(side, t, next, lane, 1 - now);
         columns_of_rows<V>(strip_of(t, panel, k_block, lane), rows, panel_area(lane, now), side);
-        if (copies) side.complete_copy(), lane_at(lane).panels[1 - now] = next;
+        if (!copies) continue;
+        side.complete_copy();
+        zero_missing_words<V>(panel_area(lane, 1 - now), kColumns, depth_of(next.k_block));
+        lane_at(lane).panels[1 - now] = next;
       }
     }
   }
@@ -413,7 +417,7 @@ void run_chain(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row_st
 }
 
 template <class V>
-constexpr MicroShape kMicroShape = {V::kRows, V::kLanes, V::kVectors, V::kDepth, V::kSteps};
+constexpr MicroShape kMicroShape = {V::kRows, V::kLanes, V::kVectors, V::kDepth, V::kSteps, static_cast<int>(V::words(1))};
 template <class V>
 constexpr GemmCode gemm_code() {
   return {kMicroShape<V>, run_tiny<V>, run_blocked<V>, run_chain<V>};

@@ -2,6 +2,7 @@
 // along `depth` (k, in elements). A panel holds `width` lines as dst[word of k * width + line]; lines past the operand's end are zero.
 // The source is of type S, fp32 or bf16.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -157,6 +158,24 @@ struct RowPanels {
 /// Rows this far apart fall into one set of a 4 KiB wide first-level cache, which holds fewer of them than a panel has.
 inline bool rows_collide(int64_t row_stride, int64_t rows) { return rows > 6 && row_stride != 0 && row_stride % 1024 == 0; }
 
+/// Rows of words, row_area_ld apart, of rows whose elements are not adjacent; squares are transposed in registers.
+template <class V, class S>
+void transpose_to_rows(float* area, int64_t rows, int64_t depth, const S* src, int64_t line_stride, int64_t depth_stride) {
+  constexpr int64_t kLanes = V::kLanes;
+  const int64_t ld = row_area_ld(V::words(depth));
+  for (int64_t p = 0; p < depth; p += kLanes * V::kSteps)
+    for (int64_t i = 0; i < rows; i += kLanes) {
+      const int64_t lines = rows - i < kLanes ? rows - i : kLanes;
+      float panel[kLanes * kLanes] = {};
+      pack_panel<V>(panel, kLanes, lines, std::min(depth - p, kLanes * V::kSteps), src + i * line_stride + p * depth_stride,
+                    line_stride, depth_stride);
+      typename V::Reg square[kLanes];
+      for (int64_t w = 0; w < kLanes; ++w) square[w] = V::load(panel + w * kLanes);
+      V::transpose(square);
+      for (int64_t line = 0; line < lines; ++line) V::store(area + (i + line) * ld + p / V::kSteps, square[line]);
+    }
+}
+
 /// Copies or packs rows into `area`: rows of adjacent elements stay rows.
 template <class V, class S>
 RowBlock pack_rows(float* area, int64_t rows, int64_t depth, const S* src, int64_t line_stride, int64_t depth_stride) {
@@ -172,6 +191,10 @@ RowBlock pack_rows(float* area, int64_t rows, int64_t depth, const S* src, int64
       if (p < depth) V::store(to, V::load_depth_part(row + p, static_cast<int>(depth - p)));
     }
     return {area, ld, 1, false};
+  }
+  if constexpr (V::kRowsOnly) {
+    transpose_to_rows<V>(area, rows, depth, src, line_stride, depth_stride);
+    return {area, row_area_ld(words), 1, false};
   }
   const RowPanels<V> panels(rows);
   // A few k at a time over all panels: rows of memory are read whole.
@@ -216,6 +239,13 @@ RowBlock prepare_rows(const Lines& from, int64_t batch, int64_t row0, int64_t ro
   return block;
 }
 
+/// The words that a panel has beyond its depth.
+template <class V>
+void zero_missing_words(float* panel, int64_t width, int64_t depth) {
+  const int64_t have = ceil_div(depth, V::kSteps), words = V::words(depth);
+  if (words > have) std::memset(panel + have * width, 0, static_cast<size_t>((words - have) * width) * sizeof(float));
+}
+
 /// Packs columns line0.. into one panel of `width`, from the operand or from its hole, which writes into the panel itself where the
 /// orders agree. `staging` holds width x 512 where there is a hole.
 template <class V>
@@ -237,6 +267,7 @@ void pack_column_panel(const Lines& from, int64_t batch, int64_t line0, int64_t 
     const S* src = from.hole != nullptr ? static_cast<const S*>(staging) : from.at<S>(batch, line0, k0);
     pack_panel<V>(dst, width, lines, depth, src, line_stride, depth_stride);
   });
+  zero_missing_words<V>(dst, width, depth);
 }
 
 /// Where lines line0.. of an operand at k0.. lie, for kernels to ask for on the way; `total` becomes the number of cache lines.

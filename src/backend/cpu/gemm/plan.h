@@ -12,11 +12,15 @@ namespace ws::cpu {
 
 constexpr int64_t kGemmBlock = 512;  // k per FMA chain: numerics contract
 
-/// The register tile of an ISA: `rows` x (`vectors` * `lanes`), `depth` words of `steps` k each a pass.
+/// The register tile of an ISA: `rows` x (`vectors` * `lanes`), `depth` words of `steps` k each a pass; words come in multiples of
+/// `words_at_once`.
 struct MicroShape {
-  int rows, lanes, vectors, depth, steps;
+  int rows, lanes, vectors, depth, steps, words_at_once;
   int64_t columns() const { return int64_t{lanes} * vectors; }
-  int64_t words(int64_t k) const { return (k + steps - 1) / steps; }
+  int64_t words(int64_t k) const {
+    const int64_t elements = int64_t{steps} * words_at_once;
+    return (k + elements - 1) / elements * words_at_once;
+  }
 };
 
 struct GemmPlan {

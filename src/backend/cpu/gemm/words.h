@@ -3,7 +3,8 @@
 //   load_lines(src, depth_stride, steps)   a word of each of kLanes lines that are adjacent in memory; `steps` of its elements are valid
 //   load_depth(src)                        kLanes words of one line, whose elements are adjacent
 //   word(src, depth_stride, steps)         one word
-// and _part forms for fewer lines, fewer elements. Element: what panels are copied from on the side (ahead.h).
+// and _part forms for fewer lines, fewer elements. Element: what panels are copied from on the side (ahead.h). kRowsOnly: the kernels
+// read rows only as rows, never as packed panels. UnitScope: lives on a thread while it does a unit of work.
 #pragma once
 #include <cstdint>
 
@@ -15,12 +16,16 @@ namespace {
 inline float widen(float x) { return x; }
 using ws::widen;
 
+struct NoScope {};
+
 /// Words of one element: fp32, or bf16 widened.
 template <class Registers>
 struct SingleWords : Registers {
   using typename Registers::Reg;
   using Element = float;
+  using UnitScope = NoScope;
   static constexpr int kSteps = 1;
+  static constexpr bool kRowsOnly = false;
   static constexpr int64_t words(int64_t depth) { return depth; }
   template <class S>
   static Reg load_lines(const S* src, int64_t, int64_t) {
