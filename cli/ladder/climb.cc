@@ -85,7 +85,7 @@ bool Climb::wants(const std::string& rung) const {
 
 Json Climb::run() {
   InterruptGuard guard;
-  bench_.roofs = machine_roofs(configured_threads());
+  bench_.roofs = machine_roofs(configured_threads(), true);  // now: clocks and neighbours change
   first_two();
   report_ = {{"preset", options_.task.preset},
              {"model", options_.task.model},
