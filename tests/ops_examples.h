@@ -175,6 +175,7 @@ inline std::vector<RefArray> draw_inputs(const OpDef& op, const OpExample& examp
   std::mt19937 random(seed);
   std::vector<RefArray> inputs;
   size_t floating = 0;
+  const int integer_limit = example.integer_limit > 0 ? static_cast<int>(example.integer_limit) : 1 << 16;  // keys: any words
   for (const Type& type : example.inputs) {
     RefArray a{type, std::vector<double>(static_cast<size_t>(type.shape.num_elements()))};
     const TestDomain& domain = op.domain[op.domain.size() == 1 ? 0 : std::min(floating, op.domain.size() - 1)];
@@ -182,7 +183,7 @@ inline std::vector<RefArray> draw_inputs(const OpDef& op, const OpExample& examp
       if (is_floating(type.dtype))
         x = draw(domain, random);
       else
-        x = static_cast<double>(random() % static_cast<unsigned>(type.dtype == DType::boolean ? 2 : example.integer_limit));
+        x = static_cast<double>(random() % static_cast<unsigned>(type.dtype == DType::boolean ? 2 : integer_limit));
     }
     floating += is_floating(type.dtype) ? 1 : 0;
     inputs.push_back(std::move(a));

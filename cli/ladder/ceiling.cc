@@ -23,6 +23,7 @@ Json attention_at(const LadderOptions& options, const Bench& bench, int64_t leng
   TaskOptions longer = options.task;
   longer.seq = length;
   Task task = make_task(longer);
+  task.description["max_len"] = length;  // a file's model may be built for shorter ones
   Setup fused, composed;
   fused.batch = composed.batch = std::max<int64_t>(1, bench.task.batch * bench.task.items_per_sample / length);
   composed.parts = composed_attention_parts(task);

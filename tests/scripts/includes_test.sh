@@ -14,7 +14,7 @@ check_tree() {
       owner["all_ops.inc"] = "ir"; owner["tensor.h"] = "tensor"; owner["jit.h"] = "tensor"; owner["precision.h"] = "tensor"; owner["dtype_report.h"] = "analysis"
       owner["data.h"] = "io"
       owner["analysis.h"] = "analysis"; owner["recompute.h"] = "tensor"
-      owner["distributed.h"] = "tensor"
+      owner["distributed.h"] = "tensor"; owner["attention.h"] = "tensor"
     }
     {
       colon = index($0, ":"); file = substr($0, 1, colon - 1); included = substr($0, colon + 1)

@@ -14,15 +14,15 @@ struct alignas(64) TileConfig {
 };
 
 // The intrinsics want literal tile numbers.
-#define WS_FOR_TILE(T, DO)                                                                           \
-  if constexpr ((T) == 0)                                                                            \
-    DO(0)                                                                                            \
-  else if constexpr ((T) == 1)                                                                       \
-    DO(1)                                                                                            \
-  else if constexpr ((T) == 2)                                                                       \
-  DO(2)                                                                                              \
-  else if constexpr ((T) == 3) DO(3) else if constexpr ((T) == 4) DO(4) else if constexpr ((T) == 5) \
-      DO(5) else if constexpr ((T) == 6) DO(6) else DO(7)
+#define WS_FOR_TILE(T, DO)     \
+  if constexpr ((T) == 0)      \
+    DO(0)                      \
+  else if constexpr ((T) == 1) \
+    DO(1)                      \
+  else if constexpr ((T) == 2) \
+    DO(2)                      \
+  else if constexpr ((T) == 3) \
+  DO(3) else if constexpr ((T) == 4) DO(4) else if constexpr ((T) == 5) DO(5) else if constexpr ((T) == 6) DO(6) else DO(7)
 #define WS_ZERO(t) _tile_zero(t);
 #define WS_LOAD(t) _tile_loadd(t, from, stride_bytes);
 #define WS_STORE(t) _tile_stored(t, to, stride_bytes);
