@@ -11,28 +11,32 @@ trap 'rm -rf "$work"' EXIT
 field() { grep -oE "\"$2\":[^,}]*" "$1" | head -n 1 | cut -d: -f2-; }
 middle() { sort -g | awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
 
-# bench_row MODEL LABEL STEPS ROUNDS: loop and compiled in turn, medians; the ratio of each round, then the median of those.
+# bench_row MODEL LABEL STEPS ROUNDS: loop, compiled and compiled in bf16 in turn, medians; the ratios of each round, then the medians
+# of those.
 bench_row() {
   local i
-  : >"$work/loop"; : >"$work/compiled"; : >"$work/ratio"
+  : >"$work/loop"; : >"$work/compiled"; : >"$work/bf16"; : >"$work/ratio"; : >"$work/narrow"
+  time_one() { "$ws" bench --model "$model" --steps "$steps" --warmup 1 --json "${@:2}" >"$work/$1.json"; field "$work/$1.json" median_ms >>"$work/$1"; }
+  local model=$1 steps=$3
   for i in $(seq "$4"); do
-    for mode in loop compiled; do
-      "$ws" bench --model "$1" --mode $mode --steps "$3" --warmup 1 --json >"$work/$mode.json"
-      field "$work/$mode.json" median_ms >>"$work/$mode"
-    done
+    time_one loop --mode loop
+    time_one compiled
+    time_one bf16 --dtype bf16
     paste <(tail -n 1 "$work/loop") <(tail -n 1 "$work/compiled") | awk '{ print $1 / $2 }' >>"$work/ratio"
+    paste <(tail -n 1 "$work/compiled") <(tail -n 1 "$work/bf16") | awk '{ print $1 / $2 }' >>"$work/narrow"
   done
   "$ws" bench --model "$1" --steps 2 --warmup 0 --cache 0 --json >"$work/cold.json"
-  printf '| %s | %.4g | %.4g | %.3g | %.0f | %.0f |\n' "$2" "$(middle <"$work/loop")" "$(middle <"$work/compiled")" "$(middle <"$work/ratio")" \
-    "$(field "$work/cold.json" compile_ms)" "$(field "$work/compiled.json" compile_ms)"
+  printf '| %s | %.4g | %.4g | %.3g | %.4g | %.3g | %.0f | %.0f |\n' "$2" "$(middle <"$work/loop")" "$(middle <"$work/compiled")" \
+    "$(middle <"$work/ratio")" "$(middle <"$work/bf16")" "$(middle <"$work/narrow")" "$(field "$work/cold.json" compile_ms)" \
+    "$(field "$work/compiled.json" compile_ms)"
 }
 
 measured() {
   printf '`./run` (the quick ladder; %s, %s threads, %s):\n\n```\n' "$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -n 1)" \
     "$(nproc)" "$("$ws" bench --model tiny --steps 10 --json | grep -oE '"isa":"[^"]*"' | cut -d'"' -f4)"
-  "$ws" ladder --preset quick --out "$work/ladder" 2>/dev/null | sed '/^$/d'
-  printf '```\n\nWhole training steps in fp32 (`wholestep bench`; the two modes in turn, median of the ratios of the rounds):\n\n'
-  printf '| model | loop, ms | compiled, ms | ratio | compile, ms | from cache, ms |\n|---|---|---|---|---|---|\n'
+  "$ws" ladder --preset quick 2>/dev/null | sed '1{/^$/d}'
+  printf '```\n\nWhole training steps (`wholestep bench`; loop and compiled in fp32, compiled in bf16, in turn; medians, and of the ratios of the rounds):\n\n'
+  printf '| model | loop, ms | compiled, ms | ratio | bf16, ms | fp32 / bf16 | compile, ms | from cache, ms |\n|---|---|---|---|---|---|---|---|\n'
   bench_row tiny 'MLP 8-16-1, batch 4' 20000 5
   bench_row mlp 'MLP 4 x 512, batch 256' 30 5
   bench_row encoder 'encoder 4 x 256, sequence 128, batch 32' 3 5

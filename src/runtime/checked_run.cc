@@ -16,6 +16,9 @@ namespace {
 constexpr int64_t kGuardBytes = 64;
 constexpr uint32_t kGuardWord = 0x7fc0dead;  // a NaN of our own, seen as such by NAN_CHECK too
 
+/// By place in the buffer, which begins at a multiple of 4: buffers of one-byte elements that share memory agree on it.
+char guard_byte(int64_t i) { return static_cast<char>(kGuardWord >> (8 * (i & 3))); }
+
 size_t at(int i) { return static_cast<size_t>(i); }
 
 double element(const char* data, DType dtype, int64_t i) {
@@ -114,9 +117,7 @@ void CheckedRun::poison(int buffer) const {
   const ProgramBuffer& b = executable_.program().buffers[at(buffer)];
   if (b.role != ProgramBuffer::Role::kTemporary || executable_.plan().offsets[at(buffer)] < 0) return;
   char* memory = address(buffer);
-  const int64_t body = b.num_bytes() - kGuardBytes;  // the guard's words count from its own start
-  for (int64_t i = 0; i + 4 <= body; i += 4) std::memcpy(memory + i, &kGuardWord, 4);
-  for (int64_t i = 0; i < kGuardBytes; i += 4) std::memcpy(memory + body + i, &kGuardWord, 4);
+  for (int64_t i = 0; i < b.num_bytes(); ++i) memory[i] = guard_byte(i);
 }
 
 void CheckedRun::check_guards(int call) const {
@@ -126,10 +127,9 @@ void CheckedRun::check_guards(int call) const {
     if (buffer.role != ProgramBuffer::Role::kTemporary || executable_.plan().offsets[at(b)] < 0) continue;
     const int host = executable_.plan().shares_with[at(b)];
     if (host >= 0 && p.buffers[at(host)].num_bytes() != buffer.num_bytes()) continue;  // its end lies inside the host's old data
-    const char* guard = address(b) + buffer.num_bytes() - kGuardBytes;
-    for (int64_t i = 0; i + 4 <= kGuardBytes; i += 4)
-      WS_ASSERT(std::memcmp(guard + i, &kGuardWord, 4) == 0, "kernel {} wrote past the end of {}", title(call_at(call)),
-                buffer.name);
+    const char* memory = address(b);
+    for (int64_t i = buffer.num_bytes() - kGuardBytes; i < buffer.num_bytes(); ++i)
+      WS_ASSERT(memory[i] == guard_byte(i), "kernel {} wrote past the end of {}", title(call_at(call)), buffer.name);
   }
 }
 
