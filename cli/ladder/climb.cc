@@ -99,7 +99,8 @@ Json Climb::run() {
              {"cpu", bench_.roofs.cpu},
              {"fp32_flops_per_s", bench_.roofs.fp32_flops_per_s},
              {"bf16_flops_per_s", bench_.roofs.bf16_flops_per_s},
-             {"memory_bytes_per_s", bench_.roofs.memory_bytes_per_s}};
+             {"memory_bytes_per_s", bench_.roofs.memory_bytes_per_s},
+             {"calibration", bench_.calibration}};
   if (two_.loop) {
     report_["logits_bit_identical"] = two_.logits_identical;
     report_["losses_bit_identical"] = two_.losses_identical;
@@ -128,6 +129,8 @@ Measured Climb::add(const std::string& rung, const std::string& change, const Se
 void Climb::first_two() {
   two_ = measure_first_two(bench_, wants("R0"));
   bench_.base = two_.compiled.get();
+  if (const Json& json = two_.compiled_json; json["tokens_per_s"].is_number())
+    bench_.calibration = json["tokens_per_s"].get<double>() / json["predicted"].get<double>();
   if (two_.loop) {
     two_.loop_json["receipts"] = Json::array({"diagnostic only: what everything else is there to avoid"});
     rungs_.push_back(two_.loop_json);
@@ -195,7 +198,8 @@ void Climb::batch() {
     measured = add("R3", fmt::format("batch {}, the largest that fits", fits), larger);
   }
   setup_ = larger;
-  if (!setup_.bf16 || !measured.job) return;
+  if (measured.job && wants("R4")) before_checkpointing_ = std::move(measured.job);
+  if (!setup_.bf16 || !rungs_.back().contains("tokens_per_s")) return;
   Json cells = Json::array();
   auto cell = [&](const char* dtype, const Json& json) {
     cells.push_back({{"dtype", dtype},
@@ -220,14 +224,23 @@ void Climb::checkpointing() {
   checkpointed.checkpoint = true;
   Measured measured = add("R4", "blocks recomputed in backward", checkpointed);
   if (!measured.job || !before.contains("planned_temp_bytes")) return;
-  measured.job.reset();
-  auto compare = [&](Json& json) {
+  // Against the rung before it in turns of their own: a ratio of two ratios to R1 would carry the noise of both.
+  if (!before_checkpointing_) {
+    before_checkpointing_ = std::make_unique<Job>(task_, setup_);
+    before_checkpointing_->step();
+  }
+  auto compare = [&](Json& json, Job& job) {
     double saved = 1 - json["planned_temp_bytes"].get<double>() / before["planned_temp_bytes"].get<double>();
-    double slower = json["ratio"].is_number() ? before["ratio"].get<double>() / json["ratio"].get<double>() - 1 : NAN;
-    add_receipt(json, fmt::format("temporaries {} against {}: {:.0f} % saved for {:.0f} % more time",
+    Timing timing = time_in_turns({before_checkpointing_.get(), &job}, bench_.timing);
+    double items = job.items_per_step();
+    double slower = 1 / spread(timing.ratios(1, 0, {items, items})).middle - 1;
+    json["temporaries_saved"] = saved;
+    json["time_added"] = json_number(slower);
+    add_receipt(json, fmt::format("temporaries {} against {}: {:.0f} % saved for {:.0f} % more time, timed in turns",
                                   mib(json, "planned_temp_bytes"), mib(before, "planned_temp_bytes"), 100 * saved, 100 * slower));
   };
-  compare(rungs_.back());
+  compare(rungs_.back(), *measured.job);
+  measured.job.reset();
   double peak = before["planned_peak_bytes"].get<double>(), have = static_cast<double>(machine_memory_bytes());
   add_receipt(rungs_.back(), fmt::format("memory {} limiting: the step before needs {:.0f} MiB of {:.0f} MiB",
                                          peak > 0.5 * have ? "was" : "was not", peak / (1 << 20), have / (1 << 20)));
@@ -237,7 +250,8 @@ void Climb::checkpointing() {
   Measured planned = add(
       "R4 budget", fmt::format("budget {:.0f} MiB", static_cast<double>(budget.memory_budget_bytes) / (1 << 20)), budget, true);
   controls_.back()["after"] = true;
-  if (planned.job) compare(controls_.back());
+  if (planned.job) compare(controls_.back(), *planned.job);
+  before_checkpointing_.reset();
   setup_ = checkpointed;
 }
 

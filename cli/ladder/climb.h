@@ -47,7 +47,8 @@ class Climb {
   Task task_;
   Bench bench_;
   FirstTwo two_;
-  Setup setup_;  // what the rungs so far have changed
+  Setup setup_;                                // what the rungs so far have changed
+  std::unique_ptr<Job> before_checkpointing_;  // R3's, for R4 to be timed against
   std::unique_ptr<Job> checked_;
   Job* final_ = nullptr;
   Json report_, rungs_ = Json::array(), controls_ = Json::array();

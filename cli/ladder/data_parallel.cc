@@ -106,7 +106,7 @@ void Climb::data_parallel() {
                         {"loss_last", run.at("loss_last")}});
       };
       measure("weak", ranks * step.batch, one);
-      if (step.batch % ranks == 0 && step.of == "R1" && !interrupted())
+      if (step.batch % ranks == 0 && step.of == "R1" && !(is_quick && ranks > 2) && !interrupted())
         measure("strong", step.batch, bench.run(step, 1, threads, step.batch / ranks));
     }
   report_["data_parallel"] = rows;

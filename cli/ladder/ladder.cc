@@ -45,7 +45,7 @@ int ladder(Options o) {
   o.ladder.rungs = parse_rungs(o.rungs);
   o.ladder.steps = o.steps;
   o.ladder.timing.rounds = o.rounds > 0 ? static_cast<int>(o.rounds) : is_quick ? 3 : 5;
-  o.ladder.timing.seconds_per_turn = is_quick ? 0.4 : 1.0;
+  o.ladder.timing.seconds_per_turn = is_quick ? 0.3 : 1.0;
   Climb climb(o.ladder);
   Json report = climb.run();
   if (!o.ladder.out.empty()) save(o.ladder.out, climb, report);

@@ -65,11 +65,11 @@ double predict_loop(Compiled& compiled, const Roofs& roofs) {
   return predict_time(program, plan_memory(program), roofs).seconds;
 }
 
-void add_plan(Json& json, Job& job, const Prediction& prediction) {
+void add_plan(Json& json, Job& job, const Prediction& prediction, double calibration) {
   MemoryAnalysis memory = job.program().memory_analysis();
   CostAnalysis cost = job.program().cost_analysis();
-  json["predicted"] = job.items_per_step() / prediction.seconds;
-  json["predicted_ms"] = prediction.seconds * 1e3;
+  json["predicted"] = calibration * job.items_per_step() / prediction.seconds;
+  json["predicted_ms"] = prediction.seconds / calibration * 1e3;
   json["flops"] = cost.flops;
   json["bytes"] = cost.bytes;
   json["kernels"] = cost.num_kernels;
@@ -154,7 +154,7 @@ Measured measure(const Bench& bench, const std::string& rung, const std::string&
     result.job.reset();
     return result;
   }
-  add_plan(json, job, job.program().predict(bench.roofs));
+  add_plan(json, job, job.program().predict(bench.roofs), bench.calibration);
   announce(json, bench.task.item);
   first_steps(json, job);
   Timing timing = time_in_turns({bench.base, &job}, bench.timing);
@@ -173,7 +173,7 @@ FirstTwo measure_first_two(const Bench& bench, bool with_loop) {
   Json& json = two.compiled_json;
   json = describe("R1", "whole step compiled", compiled);
   json["compile_s"] = compiled.compile();
-  add_plan(json, compiled, compiled.program().predict(bench.roofs));
+  add_plan(json, compiled, compiled.program().predict(bench.roofs), 1);
   if (with_loop) {
     two.loop = std::make_unique<Job>(bench.task, Setup{.compile = false});
     two.loop_json = describe("R0", "step-by-step loop", *two.loop);

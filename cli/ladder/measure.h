@@ -19,7 +19,8 @@ struct Bench {
   const Task& task;
   Roofs roofs;
   TimingOptions timing;
-  Job* base = nullptr;  // R1, the yardstick of all ratios; null before it
+  Job* base = nullptr;     // R1, the yardstick of all ratios; null before it
+  double calibration = 1;  // what R1 reached of its prediction: the clock and the neighbours of now, for all later predictions
 };
 
 /// Keys of the JSON: rung, change, dtype, batch; predicted (items/s), tokens_per_s, step_ms, ratio (to R1) with ratio_low and

@@ -24,9 +24,10 @@ struct Timing {
 
 /// How far the probes of one round may be apart: 10 %.
 constexpr double kSteady = 1.10;
+constexpr int kRepeated = 2;  // disturbed rounds, at most
 
 /// The jobs in turn, each turn with fresh batches whose drawing counts. They must have run before: compile and page faults are no part.
-/// A disturbed round is repeated, at most as often as there are rounds. Ends early where interrupted.
+/// Disturbed rounds are repeated, at most kRepeated of them. Ends early where interrupted.
 Timing time_in_turns(const std::vector<Job*>& jobs, const TimingOptions& options);
 
 struct Spread {
