@@ -1,7 +1,8 @@
-// Products by AMX's tiles, in software everywhere and by the instructions where the machine has them: the bits of the order that
+// Products by AMX's tiles, in software everywhere and by the instructions where ISA=amx asks for them: the bits of the order that
 // gemm.h states, written out here on its own; layouts, odd sizes, holes, threads.
 #include "backend/cpu/gemm/plan.h"
 #include "backend_gemm_util.h"
+#include "support/flags.h"
 #include "support/float_mode.h"
 
 namespace ws::cpu::test {
@@ -13,7 +14,7 @@ class GemmAmx : public testing::Test {
 
 std::vector<GemmIsa> tile_isas() {
   std::vector<GemmIsa> isas = {GemmIsa::amx_model};
-  if (supports(Isa::amx)) isas.push_back(GemmIsa::amx);
+  if (flags().isa == "amx" && supports(Isa::amx)) isas.push_back(GemmIsa::amx);  // as users get them: where they ask
   return isas;
 }
 
