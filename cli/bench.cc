@@ -103,17 +103,12 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--mode", o->mode, "loop or compiled");
   add_dtype_option(command, o->dtype);
   command->add_option("--matmul-precision", o->matmul_precision, "highest");
-  add_number(command, "--batch", o->workload.batch, 1, kMaxBatch, "samples a step, of all ranks together");
-  add_number(command, "--seq", o->workload.seq, 1, kMaxSeq, "positions a sample (encoder, gpt)");
-  add_number(command, "--width", o->workload.width, 1, kMaxWidth, "features");
-  add_number(command, "--blocks", o->workload.blocks, 1, kMaxBlocks, "blocks, or layers of an mlp");
-  command->add_flag("--checkpoint", o->workload.checkpoint, "each block by checkpoint(): less memory (encoder, gpt)");
+  add_size_options(command, o->workload);
   add_memory_budget(command, o->memory_budget);
   command->add_option("--optimizer", o->optimizer, "as in train; default sgd, for gpt adamw");
   add_number(command, "--steps", o->steps, 1, kMaxSteps, "timed steps");
   add_number(command, "--warmup", o->warmup, 0, kMaxSteps, "steps before those");
   add_ranks(command, o->ranks);
-  add_seed(command, o->workload.seed, "of weights and data");
   add_json_option(command, o->json);
   command->callback([o, &action] { action = [o] { return on_ranks(o->ranks, [o] { return bench(*o); }); }; });
 }

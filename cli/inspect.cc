@@ -155,13 +155,8 @@ void add_inspect(CLI::App& app, Action& action) {
   command->add_option("--kernel", o->kernel, "which one --show code prints; all where left out");
   command->add_option("--optimizer", o->optimizer, "as in train");
   add_dtype_option(command, o->dtype);
-  add_number(command, "--batch", o->workload.batch, 1, kMaxBatch, "samples a step");
-  add_number(command, "--seq", o->workload.seq, 1, kMaxSeq, "positions a sample (encoder, gpt)");
-  add_number(command, "--width", o->workload.width, 1, kMaxWidth, "features");
-  add_number(command, "--blocks", o->workload.blocks, 0, kMaxBlocks, "blocks, or layers of an mlp");
-  command->add_flag("--checkpoint", o->workload.checkpoint, "each block by checkpoint(): less memory (encoder, gpt)");
+  add_size_options(command, o->workload, 0);
   add_memory_budget(command, o->memory_budget);
-  add_seed(command, o->workload.seed, "of weights and data");
   add_json_option(command, o->json);
   command->callback([o, &action] { action = [o] { return inspect(*o); }; });
 }

@@ -125,13 +125,8 @@ void add_parity(CLI::App& app, Action& action) {
   command->add_option("--schedule", o->schedule, "constant, step, cosine, warmup, warmup_cosine");
   add_dtype_option(command, o->dtype);
   add_number(command, "--steps", o->steps, 1, kMaxSteps, "training steps");
-  add_number(command, "--batch", o->workload.batch, 1, kMaxBatch, "samples a step");
-  add_number(command, "--seq", o->workload.seq, 1, kMaxSeq, "positions a sample (encoder, gpt)");
-  add_number(command, "--width", o->workload.width, 1, kMaxWidth, "features");
-  add_number(command, "--blocks", o->workload.blocks, 1, kMaxBlocks, "blocks, or layers of an mlp");
-  command->add_flag("--checkpoint", o->workload.checkpoint, "each block by checkpoint() (encoder, gpt)");
+  add_size_options(command, o->workload);
   add_memory_budget(command, o->memory_budget);
-  add_seed(command, o->workload.seed, "of weights and data");
   add_json_option(command, o->json);
   command->callback([o, &action] { action = [o] { return parity(*o); }; });
 }

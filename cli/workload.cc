@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backend/backend.h"
+#include "command.h"
 #include "support/error.h"
 #include "support/log.h"
 
@@ -55,6 +56,15 @@ models::GptConfig book_gpt(int64_t vocab, int64_t width, int64_t blocks, int64_t
   config.blocks = blocks;
   config.max_len = max_len;
   return config;
+}
+
+void add_size_options(CLI::App* command, WorkloadOptions& o, int64_t least_blocks) {
+  add_number(command, "--batch", o.batch, 1, kMaxBatch, "samples a step, however many processes share it");
+  add_number(command, "--seq", o.seq, 1, kMaxSeq, "positions a sample (encoder, gpt)");
+  add_number(command, "--width", o.width, 1, kMaxWidth, "features");
+  add_number(command, "--blocks", o.blocks, least_blocks, kMaxBlocks, "blocks, or layers of an mlp");
+  command->add_flag("--checkpoint", o.checkpoint, "each block by checkpoint(): less memory (encoder, gpt)");
+  add_seed(command, o.seed, "of weights and data");
 }
 
 Workload make_workload(const WorkloadOptions& o) {

@@ -1,5 +1,6 @@
 // The models that bench, parity, ladder and inspect run, with their data: those that the peers' scripts run too.
 #pragma once
+#include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -36,7 +37,10 @@ struct Workload {
   std::function<Samples(Key key, int64_t count)> draw;
 };
 
-/// Adds --model --batch --seq --width --blocks --seed to a command. An Error in make_workload names what does not fit.
+/// Adds --batch --seq --width --blocks --checkpoint --seed to a command.
+void add_size_options(CLI::App* command, WorkloadOptions& options, int64_t least_blocks = 1);
+
+/// An Error names what does not fit.
 Workload make_workload(const WorkloadOptions& options);
 
 /// An Error where weights, gradients and one activation a block of `rows` rows alone exceed the machine's memory.

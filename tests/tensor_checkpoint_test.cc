@@ -6,6 +6,7 @@
 
 #include "support/flags.h"
 #include "tensor/storage.h"
+#include "tensor_util.h"
 #include "wholestep/jit.h"
 #include "wholestep/recompute.h"
 #include "wholestep/tensor.h"
@@ -13,25 +14,7 @@
 namespace ws {
 namespace {
 
-Tensor random_floats(const Shape& shape, uint32_t seed) {
-  std::vector<float> values(static_cast<size_t>(shape.num_elements()));
-  for (float& v : values) {
-    seed = seed * 1664525u + 1013904223u;
-    v = static_cast<float>(seed >> 8) / static_cast<float>(1 << 24) * 2 - 1;
-  }
-  return Tensor::from(std::span<const float>(values), shape);
-}
 using V = std::vector<float>;
-
-template <class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "(nothing was thrown)";
-}
 
 /// Blocks with a wide middle, a random mask and a running mean that the forward pass sets.
 struct Net : Stateful {

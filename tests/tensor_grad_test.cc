@@ -6,30 +6,12 @@
 
 #include "tensor/storage.h"
 #include "tensor/tensor_impl.h"
+#include "tensor_util.h"
 #include "wholestep/jit.h"
 #include "wholestep/tensor.h"
 
 namespace ws {
 namespace {
-
-Tensor random_floats(const Shape& shape, uint32_t seed) {
-  std::vector<float> values(static_cast<size_t>(shape.num_elements()));
-  for (float& v : values) {
-    seed = seed * 1664525u + 1013904223u;
-    v = static_cast<float>(seed >> 8) / static_cast<float>(1 << 24) * 2 - 1;
-  }
-  return Tensor::from(std::span<const float>(values), shape);
-}
-
-template <class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "(nothing was thrown)";
-}
 
 // Central differences in fp32: loose, but a wrong rule is off by much more.
 void expect_gradient(const std::function<Tensor(const Tensor&)>& f, const Tensor& start) {

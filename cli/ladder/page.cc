@@ -5,6 +5,7 @@
 
 #include "ladder/chart.h"
 #include "ladder/report.h"
+#include "ladder/report_values.h"
 
 namespace ws::cli {
 namespace {
@@ -37,17 +38,8 @@ constexpr const char* kHead = R"(<!doctype html>
 </style></head><body>
 )";
 
-std::string text(const Json& json, const char* key) {
-  return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : std::string();
-}
-
-double value(const Json& json, const char* key) {
-  return json.contains(key) && json[key].is_number() ? json[key].get<double>() : NAN;
-}
-
 std::string cell(const Json& json, const char* key, double scale, const char* format) {
-  double v = value(json, key);
-  return std::isfinite(v) ? fmt::format(fmt::runtime(format), v * scale) : std::string("–");
+  return number(json, key, scale, format, "–");
 }
 
 std::string row(const std::vector<std::string>& cells, const char* tag, bool control = false) {

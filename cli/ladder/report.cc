@@ -7,23 +7,11 @@
 
 #include "command.h"
 #include "ladder/chart.h"
+#include "ladder/report_values.h"
 #include "support/progress.h"
 
 namespace ws::cli {
 namespace {
-
-std::string number(const Json& json, const char* key, double scale, const char* format) {
-  return json.contains(key) && json[key].is_number() ? fmt::format(fmt::runtime(format), json[key].get<double>() * scale)
-                                                     : std::string("-");
-}
-
-double value(const Json& json, const char* key) {
-  return json.contains(key) && json[key].is_number() ? json[key].get<double>() : NAN;
-}
-
-std::string text(const Json& json, const char* key) {
-  return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : std::string();
-}
 
 std::string wall(const Json& rung) {
   if (rung.contains("refused")) return "plan refused";
