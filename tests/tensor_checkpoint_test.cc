@@ -225,6 +225,18 @@ TEST(Plan, OtherBatchesWithoutRunningThem) {
   EXPECT_EQ(step.largest_batch(small, 10), 0);
 }
 
+TEST(Plan, LargestBatchUnderABudgetCountsWhatRunsTwice) {
+  Net net(false);
+  auto step = jit(training_step(net), net);
+  Tensor batch[] = {random_floats({512, 16}, 1), random_floats({512, 16}, 2)};
+  const int64_t peak = step.plan(batch).peak_bytes;
+  auto limited = jit({.memory_budget_bytes = peak}, training_step(net), net);
+  const int64_t more = limited.largest_batch(batch);
+  EXPECT_GT(more, step.largest_batch(batch, peak));
+  EXPECT_LE(limited.plan(batch, more).peak_bytes, peak);
+  EXPECT_THROW(limited.plan(batch, more + 1), MemoryError);
+}
+
 TEST(Plan, WhatDoesNotFitTheMachineIsRefusedBeforeItStarts) {
   FlagScope limit("memory_limit", "1MiB");
   Net net(false);

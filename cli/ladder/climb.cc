@@ -51,6 +51,12 @@ std::string dtypes_line(const Compiled& step) {
                      report.leaks.empty() ? "no fp32 leak" : "leak: " + report.leaks[0].message);
 }
 
+/// Whether the budget was what limits the step at all.
+std::string budget_line(const MemoryAnalysis& memory) {
+  if (!memory.limited) return "the budget does not limit this step: nothing runs twice";
+  return fmt::format("the budget limits this step: {} kernels run twice", memory.num_recomputed);
+}
+
 std::string bound_of(const Json& json) {
   return json.contains("classification") ? json["classification"]["bound"].get<std::string>() : "refused by its plan";
 }
@@ -246,11 +252,16 @@ void Climb::checkpointing() {
                                          peak > 0.5 * have ? "was" : "was not", peak / (1 << 20), have / (1 << 20)));
   // Under a byte budget the planner chooses what to run twice.
   Setup budget = setup_;
-  budget.memory_budget_bytes = static_cast<int64_t>(peak - 0.3 * before["planned_temp_bytes"].get<double>());
+  budget.memory_budget_bytes = options_.memory_budget_bytes > 0
+                                   ? options_.memory_budget_bytes
+                                   : static_cast<int64_t>(peak - 0.3 * before["planned_temp_bytes"].get<double>());
   Measured planned = add(
       "R4 budget", fmt::format("budget {:.0f} MiB", static_cast<double>(budget.memory_budget_bytes) / (1 << 20)), budget, true);
   controls_.back()["after"] = true;
-  if (planned.job) compare(controls_.back(), *planned.job);
+  if (planned.job) {
+    compare(controls_.back(), *planned.job);
+    add_receipt(controls_.back(), budget_line(planned.job->program().memory_analysis()));
+  }
   before_checkpointing_.reset();
   setup_ = checkpointed;
 }

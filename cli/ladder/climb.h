@@ -13,6 +13,7 @@ struct LadderOptions {
   std::vector<std::string> rungs;  // R1 is the yardstick and always runs
   int64_t steps = 300;             // of the final check
   TimingOptions timing;
+  int64_t memory_budget_bytes = 0;  // of R4's planner; 0: the step before less 30 % of its temporaries
   std::string out;
 };
 

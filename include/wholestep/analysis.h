@@ -10,15 +10,6 @@
 
 namespace ws {
 
-/// A step whose plan does not fit the machine's memory: thrown before anything of it is allocated or run.
-class MemoryError : public Error {
- public:
-  MemoryError(const std::string& message, int64_t needed, int64_t available, int64_t batch)
-      : Error(message), needed_bytes(needed), available_bytes(available), fitting_batch(batch) {}
-  int64_t needed_bytes, available_bytes;
-  int64_t fitting_batch;  // the largest that fits; 0 where none does or the step has no batch
-};
-
 /// Memory that a step may use: the machine's, or the container's limit, or the flag memory_limit.
 int64_t machine_memory_bytes();
 

@@ -74,7 +74,8 @@ class Compiled {
   /// What the step would need for these inputs, with `batch` in the place of their leading dim (0: as they are). Allocates and runs
   /// nothing.
   MemoryAnalysis plan(std::span<const Tensor> inputs, int64_t batch = 0);
-  /// The largest batch whose planned peak is at most `bytes` (0: this machine's memory); 0 where not even one sample fits.
+  /// The largest batch whose planned peak is at most `bytes` (0: the memory budget, without one this machine's memory); 0 where not even
+  /// one sample fits. With a memory budget among the options, kernels may run twice to fit.
   int64_t largest_batch(std::span<const Tensor> inputs, int64_t bytes = 0);
 
  private:

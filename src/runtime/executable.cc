@@ -46,12 +46,13 @@ void recompute_within_budget(PlannedProgram& planned, const Graph& graph, const 
   }
   planned.recomputation = recompute(*planned.program, graph, arena_budget, options.num_threads);
   if (const int64_t least = planned.recomputation.least_arena_bytes; least > 0)
-    fail(
-        "{}: a memory budget of {} cannot be met: the least possible is {} ({} of it arguments, state and results); use a "
-        "smaller "
-        "batch, or give it that much",
-        graph.name, bytes_text(static_cast<double>(options.memory_budget_bytes)), exact_bytes(fixed + least),
-        bytes_text(static_cast<double>(fixed)));
+    throw MemoryError(
+        fmt::format(
+            "{}: a memory budget of {} cannot be met: the least possible is {} ({} of it arguments, state and results); use a "
+            "smaller batch, or give it that much",
+            graph.name, bytes_text(static_cast<double>(options.memory_budget_bytes)), exact_bytes(fixed + least),
+            bytes_text(static_cast<double>(fixed))),
+        fixed + least, options.memory_budget_bytes, 0);
 }
 
 /// DUMP, EXPLAIN=fusion. One-op programs of the loop are left out of explanations: there is nothing to explain.

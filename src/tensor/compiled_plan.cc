@@ -47,7 +47,14 @@ PlannedProgram Compiled::Impl::plan_for(std::span<const Type> arguments, int64_t
 
 // The peak grows almost in a straight line with the batch: interpolate between a batch that fits and one that does not.
 int64_t Compiled::Impl::largest_batch(const std::vector<Type>& arguments, int64_t bytes) const {
-  const auto peak = [&](int64_t batch) { return static_cast<double>(plan_for(with_batch(arguments, batch), 0).peak_bytes()); };
+  const auto peak = [&](int64_t batch) {
+    try {
+      const int64_t budget = options.memory_budget_bytes > 0 ? bytes : 0;
+      return static_cast<double>(plan_for(with_batch(arguments, batch), budget).peak_bytes());
+    } catch (const MemoryError& least) {
+      return static_cast<double>(least.needed_bytes);
+    }
+  };
   const auto limit = static_cast<double>(bytes);
   int64_t fits = 1, too_large = std::max<int64_t>(batch_of(arguments), 2);
   if (batch_of(arguments) == 0) return 0;
@@ -101,7 +108,8 @@ MemoryAnalysis Compiled::plan(std::span<const Tensor> inputs, int64_t batch) {
 }
 
 int64_t Compiled::largest_batch(std::span<const Tensor> inputs, int64_t bytes) {
-  return impl_->largest_batch(types_of(inputs), bytes > 0 ? bytes : machine_memory_bytes());
+  if (bytes <= 0) bytes = impl_->options.memory_budget_bytes > 0 ? impl_->options.memory_budget_bytes : machine_memory_bytes();
+  return impl_->largest_batch(types_of(inputs), bytes);
 }
 
 }  // namespace ws

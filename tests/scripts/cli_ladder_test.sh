@@ -40,3 +40,15 @@ has table 'model differs: "encoder" and "mlp"'
   fail "a refused control ends the ladder: $(cat progress)"
 has ladder '"refused":'
 has ladder '"fitting_batch":'
+
+# A byte budget of one's own: met, without effect, and impossible.
+budget() {
+  "$WS" ladder --model small.json --text text.txt --seq 32 --steps 0 --rounds 1 --rungs R1,R4 --memory-budget "$1" --json >ladder 2>progress ||
+    fail "--memory-budget $1: $(cat progress)"
+}
+budget 1GiB
+has ladder 'the budget does not limit this step'
+budget 2600KiB
+has ladder 'the budget limits this step'
+budget 10KiB
+has ladder 'cannot be met: the least possible is'
