@@ -59,6 +59,27 @@ TEST(Groups, EqualLoopsShareOneKernel) {
 }
 
 // The hole could store dy*g and dy*x; their one reader can make both from dy.
+// The mask of labels is made from a check and a count: it goes to the loop over the logits, which then need one pass.
+TEST(Groups, MaskOfCheckedLabelsLivesInTheLoopThatReadsIt) {
+  const Program p = lower(R"(graph main(%0 "labels": i32[64], %1 "logits": f32[64, 32]) {
+    %2 = check_range %0 {high = 32, low = 0, what = "label"} : i32[64]
+    %3 = reduce_max %1 {first_axis = 1, num_axes = 1} : f32[64]
+    %4 = reshape %3 {shape = [64, 1]} : f32[64, 1]
+    %5 = broadcast %4 {shape = [64, 32]} : f32[64, 32]
+    %6 = sub %1, %5 : f32[64, 32]
+    %7 = reshape %2 {shape = [64, 1]} : i32[64, 1]
+    %8 = iota {axis = 0, dtype = i32, shape = [32]} : i32[32]
+    %9 = broadcast %8 {shape = [64, 32]} : i32[64, 32]
+    %10 = broadcast %7 {shape = [64, 32]} : i32[64, 32]
+    %11 = eq %9, %10 : bool[64, 32]
+    %12 = constant {dtype = f32, value = 0.0} : f32[]
+    %13 = broadcast %12 {shape = [64, 32]} : f32[64, 32]
+    %14 = select %11, %6, %13 : f32[64, 32]
+    return %14 "picked"
+  })");
+  EXPECT_EQ(p.calls.size(), 3u) << print(p);  // check, iota, and all of the rest
+}
+
 TEST(Groups, AHoleStoresTheValueThatItsReadersStartFrom) {
   const Program p = lower(R"(graph main(%0 "a": f32[65, 16], %1 "b": f32[16, 32], %2 "x": f32[65, 32], %3 "gain": f32[32]) {
     %4 = matmul %0, %1 {out_dtype = f32, transpose_a = false, transpose_b = false} : f32[65, 32]

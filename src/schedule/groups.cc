@@ -130,13 +130,20 @@ class Grouper {
     }
   }
 
-  // --- floating nodes: made from graph inputs alone, they wait and go where they are first read ------------------------------
+  // --- floating nodes: made from graph inputs (or checks and counts of them) alone, they wait and go where they are first read ---
   bool is_floating(Value v) const {
     const int p = graph_.producer_of(views_.of(v).base);
     return p >= 0 && floating_[static_cast<size_t>(p)];
   }
+  /// A kernel that no other joins and that waits for nothing: labels after their check, an iota.
+  bool is_ready_early(int g) const {
+    const Group& made = groups_.list[static_cast<size_t>(g)];
+    const Bits& waits_for = ancestors_[static_cast<size_t>(g)];
+    return (made.closed || made.kind == Group::Kind::kLibrary) &&
+           std::all_of(waits_for.begin(), waits_for.end(), [](uint64_t bits) { return bits == 0; });
+  }
   bool may_float(const Node& e) const {
-    return std::all_of(e.inputs.begin(), e.inputs.end(), [&](Value v) { return home(v) < 0; });
+    return std::all_of(e.inputs.begin(), e.inputs.end(), [&](Value v) { return home(v) < 0 || is_ready_early(home(v)); });
   }
   /// v is about to be read by group g: if its maker still floats, it goes there where it fits, else into a group of its own.
   void settle(Value v, int g) {
