@@ -120,7 +120,7 @@ Work update(int64_t rows, std::shared_ptr<Rule> optimizer, int state) {
   optimizer->attach(w);
   auto step = jit(
       [=](const Tensor& gradient) {
-        optimizer->update(grad((w[0].value() * gradient).sum({1}).sum(), w));
+        optimizer->update({w, {gradient}, {}});
         return std::vector<Tensor>{};
       },
       w, *optimizer);

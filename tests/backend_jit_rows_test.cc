@@ -102,14 +102,14 @@ TEST(JitRows, Softmax) {
   const auto kernel = w.done();
   for (Isa isa : machine_isas()) {
     const LoopCode code = compile_one(isa, kernel);
-    EXPECT_EQ(code.scratch_slots, 1);
+    EXPECT_EQ(code.scratch_slots, 2) << "one for each of two rows";
     for (int64_t n : kLengths) {
       const int64_t rows = 6;
       Array in(DType::f32, rows * n), out(DType::f32, rows * n);
       fill_random(in, static_cast<uint32_t>(n), -30, 30);
       Call call(*kernel, {2, 3, n});
       call.bind_dense(0, in).bind_dense(1, out);
-      call.run(code, 0, 4, 0, n, kernel->walk);
+      call.run(code, 0, 4, 1, n, kernel->walk);  // two side by side, one alone, one alone
       call.run(code, 4, 6, 0, n, kernel->walk);
       for (int64_t r = 0; r < rows; ++r) {
         auto at = [&](int64_t i) { return in.at<float>(r * n + i); };
@@ -142,7 +142,7 @@ TEST(JitRows, LayerNormInPlace) {
     EXPECT_EQ(code.scratch_slots, 0) << "cheap values are computed again";
     for (int64_t n : kLengths) {
       if (n == 0) continue;
-      const int64_t rows = 4;
+      const int64_t rows = 7;
       Array data(DType::f32, rows * n), before(DType::f32, rows * n), g(DType::f32, n), off(DType::f32, rows),
           inv(DType::f32, rows);
       fill_random(data, 5);
@@ -186,11 +186,11 @@ TEST(JitRows, IntegerAndDoubleSums) {
   const auto kernel = w.done();
   for (Isa isa : machine_isas())
     for (int64_t n : kLengths) {
-      Array a(DType::i32, 2 * n), b(DType::f32, 2 * n), sum(DType::i32, 2), max(DType::i32, 2), total_out(DType::f64, 2),
-          out(DType::f32, 2 * n);
+      Array a(DType::i32, 5 * n), b(DType::f32, 5 * n), sum(DType::i32, 5), max(DType::i32, 5), total_out(DType::f64, 5),
+          out(DType::f32, 5 * n);
       fill_random(a, 1, -1e6, 1e6);
       fill_random(b, 2);
-      Call call(*kernel, {2, n});
+      Call call(*kernel, {5, n});
       call.bind_dense(0, a)
           .bind_dense(1, b)
           .bind(2, sum.data(), {1, 0})
@@ -198,7 +198,7 @@ TEST(JitRows, IntegerAndDoubleSums) {
           .bind(4, total_out.data(), {1, 0})
           .bind_dense(5, out);
       call.run(compile_one(isa, kernel), kernel->walk);
-      for (int64_t r = 0; r < 2; ++r) {
+      for (int64_t r = 0; r < 5; ++r) {
         int32_t s = 0, m = std::numeric_limits<int32_t>::min();
         for (int64_t k = 0; k < n; ++k) s += a.at<int32_t>(r * n + k), m = std::max(m, a.at<int32_t>(r * n + k));
         EXPECT_EQ(sum.at<int32_t>(r), s);
@@ -224,10 +224,10 @@ TEST(JitRows, Bf16) {
   auto rounded = ops::EvalScalarBuilder::rounded_to_bf16;
   for (Isa isa : machine_isas())
     for (int64_t n : kLengths) {
-      Array a(DType::bf16, 3 * n), out(DType::bf16, 3 * n);
+      Array a(DType::bf16, 7 * n), out(DType::bf16, 7 * n);
       fill_random(a, 9);
-      Call(*kernel, {3, n}).bind_dense(0, a).bind_dense(1, out).run(compile_one(isa, kernel), kernel->walk);
-      for (int64_t r = 0; r < 3; ++r) {
+      Call(*kernel, {7, n}).bind_dense(0, a).bind_dense(1, out).run(compile_one(isa, kernel), kernel->walk);
+      for (int64_t r = 0; r < 7; ++r) {
         auto at = [&](int64_t i) { return static_cast<float>(a.get(r * n + i)); };
         const float t = rounded(contract_sum<float>(n, at));
         for (int64_t i = 0; i < n; ++i)

@@ -206,8 +206,11 @@ class Call {
     }
     return outer();
   }
-  /// The whole range, or a part of it.
-  void run(const LoopCode& code, Walk walk) const { run(code, 0, units(walk), 0, dims_.back(), walk); }
+  /// The whole range, or a part of it. Rows may be swept side by side or one by one.
+  void run(const LoopCode& code, Walk walk, bool side_by_side = true) const {
+    const bool rows = walk == Walk::kRows || walk == Walk::kRowBlocks;
+    run(code, 0, units(walk), rows && side_by_side ? 1 : 0, dims_.back(), walk);
+  }
   void run(const LoopCode& code, int64_t begin, int64_t end, int64_t inner_begin, int64_t inner_end, Walk walk) const {
     const int64_t row = walk == Walk::kFlatBlocks ? kFlatBlock : (dims_.back() + kLanes - 1) / kLanes * kLanes;
     std::vector<double> scratch(static_cast<size_t>(row * code.scratch_slots) + 8, -77);

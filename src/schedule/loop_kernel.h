@@ -84,7 +84,8 @@ struct LoopArgsLayout {
 
 /// Machine code of a LoopKernel.
 ///   kElements: outer index in [begin, end), inner index in [inner_begin, inner_end); inner_begin is a multiple of 16 or 0 based as given.
-///   others: units in [begin, end); the inner range is ignored.
+///   others: units in [begin, end). inner_begin other than 0: several rows may be swept side by side, same bits; faster where the data lie
+///   in a near cache, slower where they stream from memory.
 /// `scratch`: LoopCode::scratch_slots rows of round_up(inner dim (kFlatBlocks: kFlatBlock), 16) 8-byte elements each, 64-byte aligned, private to the caller.
 using LoopFn = void (*)(const int64_t* args, int64_t begin, int64_t end, int64_t inner_begin, int64_t inner_end, void* scratch);
 

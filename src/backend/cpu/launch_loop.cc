@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/cpu/gemm/cache_sizes.h"
 #include "backend/cpu/launch.h"
 #include "support/error.h"
 
@@ -36,6 +37,17 @@ double cost_per_element(const LoopKernel& kernel) {
   return ns;
 }
 
+int64_t bytes_touched(const LoopCall& call) {
+  int64_t bytes = 0;
+  for (size_t a = 0; a < call.accesses.size(); ++a) {
+    int64_t elements = 1;
+    for (size_t d = 0; d < call.dims.size(); ++d)
+      if (call.accesses[a].strides[d] != 0) elements *= call.dims[d];
+    bytes += elements * static_cast<int64_t>(size_of(call.kernel->accesses[a].dtype));
+  }
+  return bytes;
+}
+
 class LoopLaunch final : public Launch {
  public:
   LoopLaunch(const Program& program, const LoopCall& call, const LoopCode& code, AddressBook& book) : fn_(code.fn) {
@@ -58,12 +70,12 @@ class LoopLaunch final : public Launch {
   void run(RunContext& context) override {
     if (units_ == 0) return;
     if (serial_) {
-      fn_(args_.data(), 0, outer_, 0, inner_, context.scratch);
+      fn_(args_.data(), 0, outer_, inner_begin_, inner_, context.scratch);
       return;
     }
     if (chunks_per_outer_ == 0) {
       context.workers.parallel_for(units_, grain_, [&](int64_t begin, int64_t end, int worker) {
-        fn_(args_.data(), begin, end, 0, inner_, context.scratch_of(worker));
+        fn_(args_.data(), begin, end, inner_begin_, inner_, context.scratch_of(worker));
       });
       return;
     }
@@ -95,6 +107,7 @@ class LoopLaunch final : public Launch {
       case Walk::kRowBlocks: outer_ = product_before(2) * ((call.dims[call.dims.size() - 2] + kRowBlock - 1) / kRowBlock); break;
       case Walk::kFlatBlocks: outer_ = (call.dims[0] + kFlatBlock - 1) / kFlatBlock; break;
     }
+    if (k.walk == Walk::kRows || k.walk == Walk::kRowBlocks) inner_begin_ = bytes_touched(call) <= cache_sizes().l2_bytes ? 1 : 0;
     units_ = elements == 0 && k.walk == Walk::kElements ? 0 : outer_;
     double per_element = cost_per_element(k);
     for (const auto& f : call.folds) per_element += 0.1 * static_cast<double>(f[0]);
@@ -115,7 +128,7 @@ class LoopLaunch final : public Launch {
 
   LoopFn fn_;
   std::vector<int64_t> args_;
-  int64_t units_ = 0, outer_ = 0, inner_ = 0, grain_ = 1, chunk_ = 0, chunks_per_outer_ = 0;
+  int64_t units_ = 0, outer_ = 0, inner_begin_ = 0, inner_ = 0, grain_ = 1, chunk_ = 0, chunks_per_outer_ = 0;
   bool serial_ = true;
 };
 

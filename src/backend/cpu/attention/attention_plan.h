@@ -11,7 +11,7 @@ namespace ws::cpu {
 constexpr int64_t kChainBlock = 512;  // numerics contract: terms per FMA chain
 constexpr int64_t kMostRows = 16;     // no register tile is taller: rows of weights are followed by that many zeros
 constexpr int64_t kMostColumns = 32;  // nor wider
-constexpr int kMaxLoopSlots = 4;      // rows of scratch that a row loop may want: the workspace is sized before it is compiled
+constexpr int kMaxLoopSlots = 8;      // rows of scratch that a row loop may want: the workspace is sized before it is compiled
 
 struct AttentionPlan {
   int64_t stripe_rows = 0;  // query rows at once; divides kChainBlock, so that a stripe lies in one block of queries

@@ -57,7 +57,7 @@ struct CodeGenerator::Impl {
     module->setTargetTriple(kTriple);
     module->setDataLayout(machine->createDataLayout());
     const LoopPlan plan = plan_loop(kernel);
-    if (scratch_slots) *scratch_slots = plan.num_slots;
+    if (scratch_slots) *scratch_slots = plan.num_slots * plan.rows;
     emit_loop(*module, kernel, plan, isa);
 #ifndef NDEBUG
     std::string problems;

@@ -14,7 +14,7 @@
 namespace ws::cpu {
 namespace {
 
-constexpr char kMagic[8] = {'w', 's', 'l', 'o', 'o', 'p', '1', '\n'};
+constexpr char kMagic[8] = {'w', 's', 'l', 'o', 'o', 'p', '2', '\n'};
 
 /// Start of a file; the key and the code follow, then nothing.
 struct Header {

@@ -21,8 +21,10 @@ struct Row {
   Values base;                // by access: address of the row's first element
   Values outer;               // index along each outer axis
   Value* index = nullptr;     // flattened
+  int place = 0;              // among the rows of this sweep
   std::vector<Lanes> values;  // by instruction: row-level values
 };
+using Rows = std::vector<Row>;  // swept side by side
 
 /// One vector of one row inside an iteration.
 struct Spot {
@@ -119,18 +121,33 @@ class LoopEmitter {
     return out;
   }
 
-  /// Rows 0..count-1 along the last outer axis, from `first`.
+  /// Rows 0..count-1 along the last outer axis, from `first`: where the caller allows it by as many as the plan says, then one by one.
   void sweep_rows(const Row& first, Value* count, Value* low, Value* high) {
+    Value* together = constant(0);
+    if (plan_.rows > 1) {
+      Value* allowed = ir_.CreateICmpNE(function_->getArg(3), constant(0));
+      together = ir_.CreateSelect(allowed, ir_.CreateAnd(count, constant(-plan_.rows)), constant(0));
+      sweep_rows(first, constant(0), together, plan_.rows, low, high);
+    }
+    sweep_rows(first, together, count, 1, low, high);
+  }
+  void sweep_rows(const Row& first, Value* from, Value* to, int num_rows, Value* low, Value* high) {
     const int axis = kernel_.rank - 2;
-    loops_.loop("row", constant(0), count, 1, {}, [&](Value* k, const Values&) -> Values {
-      Row row = first;
-      row.index = ir_.CreateAdd(first.index, k);
-      row.outer.back() = ir_.CreateAdd(first.outer.back(), k);
-      for (int a = 0; a < num_accesses(); ++a)
-        if (!is_column_target(a))
-          row.base[static_cast<size_t>(a)] =
-              advance(row.base[static_cast<size_t>(a)], ir_.CreateMul(k, args_.stride_bytes(a, axis)));
-      process(row, low, high);
+    loops_.loop("row", from, to, num_rows, {}, [&](Value* k, const Values&) -> Values {
+      Rows rows;
+      for (int r = 0; r < num_rows; ++r) {
+        Value* at = r == 0 ? k : ir_.CreateAdd(k, constant(r));
+        Row row = first;
+        row.place = r;
+        row.index = ir_.CreateAdd(first.index, at);
+        row.outer.back() = ir_.CreateAdd(first.outer.back(), at);
+        for (int a = 0; a < num_accesses(); ++a)
+          if (!is_column_target(a))
+            row.base[static_cast<size_t>(a)] =
+                advance(row.base[static_cast<size_t>(a)], ir_.CreateMul(at, args_.stride_bytes(a, axis)));
+        rows.push_back(std::move(row));
+      }
+      process(rows, low, high);
       return {};
     });
   }
@@ -142,10 +159,10 @@ class LoopEmitter {
     const int outer = kernel_.rank - 1;
     if (outer == 0) {
       loops_.if_then("row", ir_.CreateICmpSLT(begin(), end()), {}, [&]() -> Values {
-        Row row;
-        row.base = bases_at({}, nullptr);
-        row.index = constant(0);
-        process(row, low, high);
+        Rows rows(1);
+        rows[0].base = bases_at({}, nullptr);
+        rows[0].index = constant(0);
+        process(rows, low, high);
         return {};
       });
       return;
@@ -212,17 +229,17 @@ class LoopEmitter {
 
   void walk_flat_blocks() {
     loops_.loop("unit", begin(), end(), 1, {}, [&](Value* unit, const Values&) -> Values {
-      Row row;
-      row.base = bases_at({}, unit);
-      row.index = constant(0);
+      Rows rows(1);
+      rows[0].base = bases_at({}, unit);
+      rows[0].index = constant(0);
       Value* low = ir_.CreateMul(unit, constant(kFlatBlock));
       Value* high = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, args_.inner_dim(), ir_.CreateAdd(low, constant(kFlatBlock)));
-      process(row, low, high);
+      process(rows, low, high);
       return {};
     });
   }
 
-  // --- one row --------------------------------------------------------------------------------------------------------
+  // --- rows --------------------------------------------------------------------------------------------------------
 
   void emit_call_level() {
     call_values_.resize(kernel_.body.size());
@@ -269,17 +286,18 @@ class LoopEmitter {
     return out;
   }
 
-  void process(Row& row, Value* low, Value* high) {
-    row.values.resize(kernel_.body.size());
+  void process(Rows& rows, Value* low, Value* high) {
+    for (Row& row : rows) row.values.resize(kernel_.body.size());
     const int num_passes = static_cast<int>(plan_.passes.size());
     for (int p = 0; p <= num_passes; ++p) {
-      emit_row_level(row, p);
-      if (p < num_passes) emit_pass(plan_.passes[static_cast<size_t>(p)], row, low, high);
+      for (Row& row : rows) emit_row_level(row, p);
+      if (p < num_passes) emit_pass(plan_.passes[static_cast<size_t>(p)], rows, low, high);
     }
-    for (int i : plan_.row_stores) {
-      const LoopInstr& in = instr(i);
-      memory_.store_one(value_of(in.operands[0], row), row.base[static_cast<size_t>(in.access)], dtype_of(in.access));
-    }
+    for (int i : plan_.row_stores)
+      for (const Row& row : rows) {
+        const LoopInstr& in = instr(i);
+        memory_.store_one(value_of(in.operands[0], row), row.base[static_cast<size_t>(in.access)], dtype_of(in.access));
+      }
   }
 
   void emit_row_level(Row& row, int depth) {
@@ -344,49 +362,56 @@ class LoopEmitter {
            std::all_of(pass.stores.begin(), pass.stores.end(), masked);
   }
 
-  /// A maximum may use an accumulator for each vector of an iteration, as its order does not matter; a sum has one.
-  int accumulators_of(int i, const LoopPass& pass) const { return instr(i).is_max ? pass.unroll : 1; }
+  /// Several rows fill an iteration by themselves.
+  int unroll_of(const LoopPass& pass, const Rows& rows) const { return rows.size() > 1 ? 1 : pass.unroll; }
+  /// Of one row. A maximum may use an accumulator for each vector of an iteration, as its order does not matter; a sum has one.
+  int accumulators_of(int i, int unroll) const { return instr(i).is_max ? unroll : 1; }
 
-  void emit_pass(const LoopPass& pass, Row& row, Value* low, Value* high) {
+  void emit_pass(const LoopPass& pass, Rows& rows, Value* low, Value* high) {
+    const int unroll = unroll_of(pass, rows);
     auto body = [&](Value* i, int vectors, const Part& part, const Values& carried) {
-      return emit_body(pass, row, low, i, vectors, part, carried);
+      return emit_body(pass, rows, low, i, vectors, part, carried);
     };
     const bool in_one = pass.is_heavy && has_masked_accesses(pass);
     if (pass.reductions.empty()) {
-      sweep(low, high, pass.unroll, in_one, {}, body);
+      sweep(low, high, unroll, in_one, {}, body);
       return;
     }
+    // By reduction, then by row.
     auto sweep_block = [&](Value* from, Value* to) {
       Values start;
       for (int i : pass.reductions)
-        start.insert(start.end(), static_cast<size_t>(accumulators_of(i, pass)), accumulator_of(i).start());
-      const Values lanes = sweep(from, to, pass.unroll, in_one, start, body);
+        start.insert(start.end(), rows.size() * static_cast<size_t>(accumulators_of(i, unroll)), accumulator_of(i).start());
+      const Values lanes = sweep(from, to, unroll, in_one, start, body);
       Values folded;
       size_t at = 0;
-      for (int i : pass.reductions) {
-        Value* whole = lanes[at++];
-        for (int u = 1; u < accumulators_of(i, pass); ++u) whole = accumulator_of(i).combine(whole, lanes[at++]);
-        folded.push_back(accumulator_of(i).fold(whole));
-      }
+      for (int i : pass.reductions)
+        for (size_t r = 0; r < rows.size(); ++r) {
+          Value* whole = lanes[at++];
+          for (int u = 1; u < accumulators_of(i, unroll); ++u) whole = accumulator_of(i).combine(whole, lanes[at++]);
+          folded.push_back(accumulator_of(i).fold(whole));
+        }
       return folded;
     };
+    auto reduction_of = [&](size_t total) { return pass.reductions[total / rows.size()]; };
     Values totals;
     const bool has_sum = std::any_of(pass.reductions.begin(), pass.reductions.end(), [&](int i) { return !instr(i).is_max; });
     if (kernel_.walk == Walk::kFlatBlocks || !has_sum) {
       totals = sweep_block(low, high);
     } else {
-      for (int i : pass.reductions) totals.push_back(accumulator_of(i).identity());
+      for (int i : pass.reductions) totals.insert(totals.end(), rows.size(), accumulator_of(i).identity());
       Value* stop = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, high, constant(1));  // an empty row has one empty block
       totals = loops_.loop("block", low, stop, kFlatBlock, totals, [&](Value* from, Values sums) {
         Value* to = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, high, ir_.CreateAdd(from, constant(kFlatBlock)));
         const Values folded = sweep_block(from, to);
-        for (size_t r = 0; r < sums.size(); ++r) sums[r] = accumulator_of(pass.reductions[r]).combine(sums[r], folded[r]);
+        for (size_t t = 0; t < sums.size(); ++t) sums[t] = accumulator_of(reduction_of(t)).combine(sums[t], folded[t]);
         return sums;
       });
     }
-    for (size_t r = 0; r < totals.size(); ++r) {
-      const int i = pass.reductions[r];
-      row.values[static_cast<size_t>(i)] = as_declared(accumulator_of(i).decode(vectors_.splat(totals[r])), instr(i).dtype);
+    for (size_t t = 0; t < totals.size(); ++t) {
+      const int i = reduction_of(t);
+      rows[t % rows.size()].values[static_cast<size_t>(i)] =
+          as_declared(accumulator_of(i).decode(vectors_.splat(totals[t])), instr(i).dtype);
     }
   }
 
@@ -409,17 +434,17 @@ class LoopEmitter {
     Value* length = kernel_.walk == Walk::kFlatBlocks
                         ? constant(kFlatBlock)
                         : ir_.CreateAnd(ir_.CreateAdd(args_.inner_dim(), constant(kLanes - 1)), constant(-kLanes));
-    Value* start =
-        advance(function_->getArg(5), ir_.CreateMul(length, constant(int64_t{8} * plan_.slot[static_cast<size_t>(i)])));
+    const int slot = plan_.slot[static_cast<size_t>(i)] * plan_.rows + spot.row->place;
+    Value* start = advance(function_->getArg(5), ir_.CreateMul(length, constant(int64_t{8} * slot)));
     return ir_.CreateGEP(vectors_.memory_element(value_dtype(i)), start, ir_.CreateSub(spot.inner, low));
   }
   DType value_dtype(int i) const { return computing_type(instr(i).dtype); }
 
-  Values emit_body(const LoopPass& pass, const Row& row, Value* low, Value* i, int vectors, const Part& part, Values carried) {
-    std::vector<Spot> spots;
+  Values emit_body(const LoopPass& pass, const Rows& rows, Value* low, Value* i, int vectors, const Part& part, Values carried) {
+    std::vector<Spot> spots;  // by vector, then by row
     for (int u = 0; u < vectors; ++u) {
       Value* inner = u == 0 ? i : ir_.CreateAdd(i, constant(int64_t{kLanes} * u));
-      spots.push_back({&row, inner, std::vector<Lanes>(kernel_.body.size())});
+      for (const Row& row : rows) spots.push_back({&row, inner, std::vector<Lanes>(kernel_.body.size())});
     }
     emit_loads(pass, spots, low, part);
     for (int v : pass.computes)
@@ -433,8 +458,8 @@ class LoopEmitter {
         memory_.store(spot.values[static_cast<size_t>(v)], scratch_address(v, spot, low), value_dtype(v), Step::kUnit, nullptr,
                       Part{});
     emit_stores(pass, spots, part);
-    emit_columns(pass, spots, part);
-    accumulate(pass, spots, part, carried);
+    emit_columns(pass, spots, rows.size(), part);
+    accumulate(pass, spots, rows, part, carried);
     return carried;
   }
 
@@ -479,28 +504,30 @@ class LoopEmitter {
   }
 
   // Rows ascending for each column; the target stays in the innermost cache.
-  void emit_columns(const LoopPass& pass, const std::vector<Spot>& spots, const Part& part) {
+  void emit_columns(const LoopPass& pass, const std::vector<Spot>& spots, size_t num_rows, const Part& part) {
     for (int v : pass.columns) {
       const LoopInstr& in = instr(v);
       Accumulator accumulator(ir_, vectors_, dtype_of(in.access), in.is_max);
-      for (const Spot& spot : spots) {
-        Value* target = element(spot.row->base[static_cast<size_t>(in.access)], in.access, spot.inner);
+      for (size_t u = 0; u < spots.size(); u += num_rows) {
+        Value* target = element(spots[u].row->base[static_cast<size_t>(in.access)], in.access, spots[u].inner);
         Value* sum = accumulator.encode(memory_.load(target, dtype_of(in.access), Step::kUnit, nullptr, part).value);
-        sum = accumulator.add(sum, value_of(in.operands[0], spot).value, nullptr);
+        for (size_t r = 0; r < num_rows; ++r) sum = accumulator.add(sum, value_of(in.operands[0], spots[u + r]).value, nullptr);
         memory_.store(accumulator.decode(sum), target, dtype_of(in.access), Step::kUnit, nullptr, part);
       }
     }
   }
 
-  void accumulate(const LoopPass& pass, const std::vector<Spot>& spots, const Part& part, Values& carried) {
+  void accumulate(const LoopPass& pass, const std::vector<Spot>& spots, const Rows& rows, const Part& part, Values& carried) {
+    const int unroll = unroll_of(pass, rows);
     size_t at = 0;
     for (int i : pass.reductions) {
-      const auto width = static_cast<size_t>(accumulators_of(i, pass));
-      for (size_t u = 0; u < spots.size(); ++u) {
-        Value*& lanes = carried[at + (width > 1 ? u : 0)];
-        lanes = accumulator_of(i).add(lanes, value_of(instr(i).operands[0], spots[u]).value, part.mask);
+      const auto width = static_cast<size_t>(accumulators_of(i, unroll));
+      for (size_t s = 0; s < spots.size(); ++s) {
+        const size_t row = s % rows.size(), vector = s / rows.size();
+        Value*& lanes = carried[at + row * width + (width > 1 ? vector : 0)];
+        lanes = accumulator_of(i).add(lanes, value_of(instr(i).operands[0], spots[s]).value, part.mask);
       }
-      at += width;
+      at += width * rows.size();
     }
   }
 

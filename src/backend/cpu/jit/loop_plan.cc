@@ -12,6 +12,7 @@ using Kind = LoopInstr::Kind;
 
 constexpr int kSlowLoadWeight = 24;  // sixteen loads, in operations
 constexpr int kHeavyWeight = 100;    // operations of a body that is not worth compiling twice
+constexpr int kWeightOfFourRows = 16, kWeightOfTwoRows = 48;
 constexpr int kRecomputeLimit = 10;  // cheap ops that are computed again rather than kept
 
 class Planner {
@@ -26,6 +27,7 @@ class Planner {
       pass.unroll = unroll_of(pass);
       pass.is_heavy = weight_of(pass) >= kHeavyWeight && !has_slow_load(pass);
     }
+    plan_.rows = rows_of_sweep();
     return std::move(plan_);
   }
 
@@ -187,6 +189,17 @@ class Planner {
     for (int i : pass.reductions) has_max |= instr(i).is_max;
     if (has_max && weight <= 4) return 4;
     return weight <= 2 ? 4 : weight <= 8 ? 2 : 1;
+  }
+
+  // Chains of heavy bodies overlap by themselves; more rows would spill registers and compile longer.
+  int rows_of_sweep() const {
+    if (kernel_.walk != Walk::kRows && kernel_.walk != Walk::kRowBlocks) return 1;
+    int weight = 0;
+    for (const LoopPass& pass : plan_.passes) {
+      if (has_slow_load(pass)) return 1;
+      weight = std::max(weight, weight_of(pass));
+    }
+    return weight <= kWeightOfFourRows ? 4 : weight <= kWeightOfTwoRows ? 2 : 1;
   }
 
   bool has_slow_load(const LoopPass& pass) const {

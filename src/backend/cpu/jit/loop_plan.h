@@ -28,7 +28,10 @@ struct LoopPlan {
   std::vector<int> slot;     // scratch slot, -1: none
   std::vector<LoopPass> passes;
   std::vector<int> row_stores;
-  int num_slots = 0;
+  int num_slots = 0;  // of one row
+  /// Rows swept side by side: their sums are chains of their own, which hide each other's latency, and a column target is loaded and
+  /// stored once for all of them. Rows that are left go one by one. A power of two.
+  int rows = 1;
 };
 
 /// Throws InternalError where the kernel breaks the contract of loop_kernel.h.
