@@ -7,6 +7,7 @@
 #include "support/flags.h"
 #include "support/float_mode.h"
 #include "support/log.h"
+#include "support/trace.h"
 
 namespace ws {
 namespace {
@@ -70,6 +71,7 @@ void describe(const Executable& e) {
 }  // namespace
 
 std::unique_ptr<Executable> Executable::compile(const Graph& graph, const ExecutableOptions& options) {
+  TraceSpan span("compile " + graph.name, "compile");
   std::unique_ptr<Executable> e(new Executable());
   e->graph_ = graph;
   e->options_ = options;
@@ -173,6 +175,7 @@ void Executable::run_observed(void* const* inputs, void* const* outputs, const s
 }
 
 void Executable::run_checked(void* const* inputs, void* const* outputs) {
+  TraceSpan span(graph_.name, "step");
   ensure_arena();
   CheckedRun check(*this, inputs, outputs, static_cast<char*>(arena_));
   const StepStatus status = observe_step(inputs, outputs, [&](int call, double ns) {

@@ -66,12 +66,16 @@ void flush_trace() {
   Recorder& r = recorder();
   std::lock_guard lock(r.mutex);
   std::ofstream file(flags().trace, std::ios::binary);
-  file << "{\"traceEvents\":[";
-  for (size_t i = 0; i < r.events.size(); ++i) {
-    const Event& e = r.events[i];
-    file << fmt::format(R"({}{{"name":{},"cat":{},"ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{{}}}}})",
-                        i ? ",\n" : "\n", quoted(e.name), quoted(e.category), ::getpid(), e.thread,
-                        static_cast<double>(e.begin_ns) / 1e3, static_cast<double>(e.end_ns - e.begin_ns) / 1e3, e.arguments);
+  file << fmt::format(
+      "{{\"traceEvents\":[\n"
+      R"({{"name":"process_name","ph":"M","pid":{},"args":{{"name":"wholestep"}}}})",
+      ::getpid());
+  for (const Event& e : r.events) {
+    file << fmt::format(
+        ",\n"
+        R"({{"name":{},"cat":{},"ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{{}}}}})",
+        quoted(e.name), quoted(e.category), ::getpid(), e.thread, static_cast<double>(e.begin_ns) / 1e3,
+        static_cast<double>(e.end_ns - e.begin_ns) / 1e3, e.arguments);
   }
   file << "\n],\"displayTimeUnit\":\"ns\"}\n";
   if (!file.flush()) fail("cannot write the trace to {}", flags().trace);
