@@ -1,5 +1,7 @@
 // compute_dtype = bf16: what is rounded and what stays f32, the same bits in both modes, one program a dtype, training as in fp32.
+#include <bit>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "api_util.h"
@@ -170,6 +172,86 @@ TEST(Precision, TrainsAsWellAsFp32) {
   double loss = last_loss(DType::bf16, 0);
   EXPECT_LE(loss, high * 1.05) << "five fp32 seeds end between " << low << " and " << high;
   EXPECT_LT(loss, 0.02);
+}
+
+// Case C45: masters, sums, softmax, norms and moments are f32, so that what is smaller than bf16's spacing still counts.
+struct Gain : Module {
+  Parameter w;
+  Gain(int64_t size, double value) : Module(Key(0)), w(*this, "w", {size, 1}, init::constant(value)) {}
+  Tensor forward(const Tensor& x) const override { return matmul(x, w); }
+};
+Tensor total(const Tensor& p, const Tensor&) { return p.sum(); }
+Tensor nothing(const Tensor& p, const Tensor&) { return (p * 0.0).sum(); }
+
+TEST(Precision, MastersAndSumsAreF32) {
+  for (bool compile : {false, true}) {
+    TrainerOptions options{.compile = compile, .compute_dtype = DType::bf16};
+    const Tensor y = Tensor::zeros({1});
+    Gain one(1, 1);
+    Trainer small_steps(one, total, SGD({.lr = 1e-3}), options);
+    for (int i = 0; i < 100; ++i) small_steps.train_step(Tensor::ones({1, 1}), y);
+    EXPECT_NEAR(one.w.value().to_vector<float>()[0], 0.9, 2e-6);  // (a)
+    EXPECT_EQ(small_steps.predict(Tensor::ones({1, 1})).item(), 0.8984375);
+
+    Gain many(1024, 0);
+    options.clip_norm = 1, options.record_grad_norm = true;
+    Trainer clipped(many, total, SGD({.lr = 1}), options);
+    const History h = clipped.fit(Tensor::ones({1, 1024}), y, {.epochs = 1, .batch_size = 1});
+    EXPECT_EQ(h.grad_norms[0], 32);  // (d)
+    for (float w : many.w.value().to_vector<float>()) EXPECT_EQ(w, -0.03125f);
+
+    Gain still(5, 0.3);
+    const std::string before = bytes(still);
+    options.clip_norm = {}, options.record_grad_norm = false;
+    Trainer moments(still, nothing, Adam({.lr = 0.1}), options);
+    for (int i = 0; i < 3; ++i) moments.train_step(Tensor::ones({1, 5}), y);
+    EXPECT_EQ(bytes(still), before);  // (e)
+  }
+  ComputeDType precision(DType::bf16);
+  const Tensor ones = Tensor::ones({1024}, DType::bf16);
+  auto compiled = jit({.name = "sums"}, [](const Tensor& x) { return std::vector<Tensor>{x.sum(), x.mean(), softmax(x)}; });
+  for (const auto& found : {compiled(ones), std::vector<Tensor>{ones.sum(), ones.mean(), softmax(ones)}}) {
+    EXPECT_EQ(found[0].item(), 1024);  // (b)
+    EXPECT_EQ(found[1].item(), 1);
+    for (float x : found[2].to_vector<float>()) EXPECT_EQ(x, 0.0009765625f);  // (c)
+  }
+}
+
+// Contract 3.7: fused or one by one, what a chain of casts makes of a denormal is the same.
+TEST(Precision, DenormalsThroughCastsAreTheSameInBothModes) {
+  std::vector<float> values;
+  for (uint32_t bits : {0x00000001u, 0x80000001u, 0x00008000u, 0x00018000u, 0x80010000u, 0x007F0000u, 0x007FFFFFu, 0x807FFFFFu,
+                        0x00800000u, 0x80800000u, 0x00808000u, 0x0u, 0x80000000u, 0x3F818000u})
+    for (int repeat = 0; repeat < 3; ++repeat) values.push_back(std::bit_cast<float>(bits));
+  const Tensor wide = floats(values);
+  std::string narrow_bytes;  // denormals and all, as a file may hold them
+  for (float v : values) {
+    const auto half = static_cast<uint16_t>(std::bit_cast<uint32_t>(v) >> 16);
+    narrow_bytes.append(reinterpret_cast<const char*>(&half), 2);
+  }
+  const Tensor narrow = Tensor::from_bytes(narrow_bytes.data(), DType::bf16, wide.shape());
+  auto f32 = [](const Tensor& x) { return x.cast(DType::f32); };
+  auto bf16 = [](const Tensor& x) { return x.cast(DType::bf16); };
+  using Chain = std::function<Tensor(const Tensor&)>;
+  const Chain chains[] = {
+      [&](const Tensor& x) { return f32(bf16(x)); },
+      [&](const Tensor& x) { return bf16(f32(x)); },
+      [&](const Tensor& x) { return f32(bf16(f32(bf16(x)))); },
+      [&](const Tensor& x) { return bf16(-f32(x)); },
+      [&](const Tensor& x) { return bf16(where(lt(f32(x), 1.0), f32(x), 2.0)); },
+      [&](const Tensor& x) { return f32(bf16(f32(x) + 0.0)); },
+      [&](const Tensor& x) { return f32(bf16(f32(x) * 1.0)); },
+      [&](const Tensor& x) { return bf16(abs(f32(x))); },
+      [&](const Tensor& x) { return bf16(relu(f32(bf16(x)))); },
+      [&](const Tensor& x) {
+        return f32(concatenate({bf16(x), bf16(-f32(x))}, 0));
+      },
+  };
+  for (size_t i = 0; i < std::size(chains); ++i)
+    for (const Tensor& x : {wide, narrow}) {
+      auto compiled = jit({.name = "chain"}, chains[i]);
+      EXPECT_TRUE(bytes(compiled(x)) == bytes(chains[i](x))) << "chain " << i << " of " << name_of(x.dtype());
+    }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "api_util.h"
+#include "support/flags.h"
 
 namespace ws::testing {
 namespace {
@@ -109,6 +110,21 @@ TEST(TrainerOptions, SkipGoesOnWithoutTheStep) {
     return before + std::to_string(h.train_loss[1]);
   };
   EXPECT_TRUE(run(false) == run(true));
+}
+
+// The reference, which runs each check before its kernel, stops the step with the same kind of error.
+TEST(TrainerOptions, SkipUnderTheReference) {
+  FlagScope verify("verify", "3");
+  for (bool compile : {false, true}) {
+    auto model = models::mlp({3, 2}, Key(0));
+    Trainer trainer(model, MSE(), SGD(), {.compile = compile, .on_nonfinite = OnNonFinite::skip});
+    const std::string before = bytes(model);
+    const Tensor x = Tensor::ones({2, 3}), y = Tensor::zeros({2, 2});
+    EXPECT_TRUE(std::isnan(trainer.train_step(x * HUGE_VAL, y).item()));
+    EXPECT_EQ(bytes(model), before);
+    EXPECT_TRUE(std::isfinite(trainer.train_step(x, y).item()));
+    EXPECT_FALSE(bytes(model) == before);
+  }
 }
 
 TEST(TrainerOptions, SkipSeesAnInfiniteNormAndNoLabels) {

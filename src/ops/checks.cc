@@ -49,7 +49,8 @@ const OpDef& check_finite_op() {
       .cost = [](Types in, Types out, const Attrs&) { return streaming_cost(in, out, 0); },
       .reference =
           [](Arrays in, const Attrs& attrs, std::span<RefArray> out) {
-            if (!std::isfinite(in[0].data[0])) fail_at_run("{} is {}", attrs.text("what"), in[0].data[0]);
+            const double x = in[0].data[0];
+            if (!std::isfinite(x)) throw NonFiniteError(fmt::format("the {} is {}", attrs.text("what"), x));
             out[0].data = in[0].data;
           },
       .emit = {},

@@ -270,8 +270,12 @@ class LoopEmitter {
               name_of(in.dtype));
     return as_declared(result, in.dtype);
   }
-  /// A bf16 value is rounded where the graph makes it; one from a product's tile, which is f32, where it is loaded.
-  Lanes as_declared(const Lanes& lanes, DType dtype) { return dtype == DType::bf16 ? vectors_.round_to_bf16(lanes) : lanes; }
+  /// A bf16 value is rounded where the graph makes it; one from a product's tile, which is f32, where it is loaded. An f32 value that
+  /// was bf16 before counts as any other: rounded again, a denormal that came from memory becomes zero, as it does op by op.
+  Lanes as_declared(const Lanes& lanes, DType dtype) {
+    if (dtype == DType::bf16) return vectors_.round_to_bf16(lanes);
+    return {lanes.value, lanes.dtype};
+  }
 
   const Lanes& value_of(int i, const Row& row) const {
     return level(i) == Level::kCall ? call_values_[static_cast<size_t>(i)] : row.values[static_cast<size_t>(i)];
