@@ -28,7 +28,6 @@ int64_t default_steps(const std::string& model) {
 }
 
 int bench(const BenchOptions& o) {
-  check_precision(o.matmul_precision);
   if (o.mode != "loop" && o.mode != "compiled") fail("--mode must be loop or compiled, not '{}'", o.mode);
   if (o.steps < 0 || o.warmup < 0) fail("--steps and --warmup must not be negative");
   Workload w = make_workload(o.workload);
@@ -39,6 +38,7 @@ int bench(const BenchOptions& o) {
                   {.compile = compiled,
                    .num_threads = configured_threads(),
                    .compute_dtype = compute_dtype_of(o.dtype),
+                   .matmul_precision = matmul_precision_of(o.matmul_precision),
                    .memory_budget_bytes = o.memory_budget,
                    .mesh = {.data = distributed::size()}});
 
@@ -70,7 +70,11 @@ int bench(const BenchOptions& o) {
     seconds.push_back((now_seconds() - begin) / static_cast<double>(block));
   }
   double middle = median(seconds);
-  Json result = {{"model", o.workload.model}, {"mode", o.mode}, {"dtype", o.dtype}, {"batch", w.batch}};
+  Json result = {{"model", o.workload.model},
+                 {"mode", o.mode},
+                 {"dtype", o.dtype},
+                 {"matmul_precision", o.matmul_precision},
+                 {"batch", w.batch}};
   if (w.tokens_per_step) result["seq"] = o.workload.seq;
   result["median_ms"] = middle * 1e3;
   result["min_ms"] = *std::min_element(seconds.begin(), seconds.end()) * 1e3;
@@ -102,7 +106,7 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--model", o->workload.model, "mlp, encoder, gpt or tiny")->required();
   command->add_option("--mode", o->mode, "loop or compiled");
   add_dtype_option(command, o->dtype);
-  command->add_option("--matmul-precision", o->matmul_precision, "highest");
+  add_precision_option(command, o->matmul_precision);
   add_size_options(command, o->workload);
   add_memory_budget(command, o->memory_budget);
   command->add_option("--optimizer", o->optimizer, "as in train; default sgd, for gpt adamw");

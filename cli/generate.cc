@@ -57,7 +57,11 @@ int generate(const GenerateOptions& o) {
   load_checkpoint_model(folder, model_state(*model));
   model->eval();
   DType dtype = DType::f32;  // as it was trained
-  if (config.contains("options")) dtype = compute_dtype_of(json_get_or<std::string>(config["options"], "dtype", "fp32", where));
+  MatmulPrecision products = MatmulPrecision::highest;
+  if (config.contains("options")) {
+    dtype = compute_dtype_of(json_get_or<std::string>(config["options"], "dtype", "fp32", where));
+    products = matmul_precision_of(json_get_or<std::string>(config["options"], "matmul-precision", "highest", where));
+  }
 
   std::vector<int32_t> tokens = vocabulary.encode(o.prompt);
   if (tokens.empty()) fail("--prompt must not be empty");
@@ -65,8 +69,9 @@ int generate(const GenerateOptions& o) {
   std::vector<Variable> state;
   model->collect_state(state);
   // One program for every length: the window is filled up at its end, and a causal model does not look there.
-  Compiled forward([&](std::span<const Tensor> in) { return std::vector<Tensor>{(*model)(in[0])}; }, state,
-                   {.name = "generate", .num_threads = configured_threads(), .compute_dtype = dtype});
+  Compiled forward(
+      [&](std::span<const Tensor> in) { return std::vector<Tensor>{(*model)(in[0])}; }, state,
+      {.name = "generate", .num_threads = configured_threads(), .compute_dtype = dtype, .matmul_precision = products});
   NoGrad no_grad;
   RandomStream stream(Key(o.seed).fold("generate"));
   double begin = now_seconds();

@@ -20,7 +20,7 @@ namespace {
 
 struct InspectOptions {
   WorkloadOptions workload;
-  std::string show = "summary", optimizer, map, dtype = "fp32";
+  std::string show = "summary", optimizer, map, dtype = "fp32", matmul_precision = "highest";
   int64_t memory_budget = 0;
   int kernel = -1;  // of --show code; -1: all
   bool json = false, profile = false;
@@ -90,6 +90,7 @@ int inspect(const InspectOptions& o) {
                   {.compile = true,
                    .num_threads = configured_threads(),
                    .compute_dtype = compute_dtype_of(o.dtype),
+                   .matmul_precision = matmul_precision_of(o.matmul_precision),
                    .memory_budget_bytes = o.memory_budget});
   Samples batch = w.draw(Key(o.workload.seed).fold("data"), w.batch);
   trainer.train_step(batch.X, batch.y);
@@ -155,6 +156,7 @@ void add_inspect(CLI::App& app, Action& action) {
   command->add_option("--kernel", o->kernel, "which one --show code prints; all where left out");
   command->add_option("--optimizer", o->optimizer, "as in train");
   add_dtype_option(command, o->dtype);
+  add_precision_option(command, o->matmul_precision);
   add_size_options(command, o->workload, 0);
   add_memory_budget(command, o->memory_budget);
   add_json_option(command, o->json);

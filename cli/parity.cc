@@ -14,7 +14,7 @@ namespace {
 
 struct ParityOptions {
   WorkloadOptions workload;
-  std::string optimizer, schedule, dtype = "fp32", decay_kind = "l2";
+  std::string optimizer, schedule, dtype = "fp32", matmul_precision = "highest", decay_kind = "l2";
   std::optional<double> lr, clip;
   double decay = 0;
   int64_t steps = 200, memory_budget = 0;
@@ -47,6 +47,7 @@ Run train(const ParityOptions& o, bool compile, int threads) {
                    .schedule = make_schedule(o.schedule, lr, o.steps, static_cast<double>(epochs)),
                    .num_threads = threads,
                    .compute_dtype = compute_dtype_of(o.dtype),
+                   .matmul_precision = matmul_precision_of(o.matmul_precision),
                    .memory_budget_bytes = compile ? o.memory_budget : 0});
   Key key = Key(o.workload.seed).fold("data");
   Samples data = w.draw(key, w.batch * batches);
@@ -92,6 +93,7 @@ int parity(const ParityOptions& o) {
       by_step[std::to_string(step)] = json_number(relative_difference(loop.losses[step - 1], compiled.losses[step - 1]));
   Json result = {{"model", o.workload.model},
                  {"dtype", o.dtype},
+                 {"matmul_precision", o.matmul_precision},
                  {"steps", o.steps},
                  {"threads", threads},
                  {"bit_identical", differing.empty()},
@@ -124,6 +126,7 @@ void add_parity(CLI::App& app, Action& action) {
   command->add_option("--decay-kind", o->decay_kind, "l2 or decoupled");
   command->add_option("--schedule", o->schedule, "constant, step, cosine, warmup, warmup_cosine");
   add_dtype_option(command, o->dtype);
+  add_precision_option(command, o->matmul_precision);
   add_number(command, "--steps", o->steps, 1, kMaxSteps, "training steps");
   add_size_options(command, o->workload);
   add_memory_budget(command, o->memory_budget);

@@ -30,7 +30,7 @@ constexpr int64_t kUntilTheTimeIsUp = int64_t{1} << 40;  // steps of a run that 
 
 // Strings that are empty, sizes of 0 and empty optionals were not given.
 struct TrainOptions {
-  std::string model, data, target, out, mode = "compiled", vocab, loss, schedule, dtype;
+  std::string model, data, target, out, mode = "compiled", vocab, loss, schedule, dtype, matmul_precision;
   OptimizerOptions optimizer;
   std::optional<double> clip;
   std::optional<uint64_t> seed_given;
@@ -45,7 +45,7 @@ struct TrainOptions {
 template <class F>
 void each_lasting_option(TrainOptions& o, F&& f) {
   f("model", o.model), f("target", o.target), f("vocab", o.vocab), f("loss", o.loss), f("schedule", o.schedule),
-      f("dtype", o.dtype);
+      f("dtype", o.dtype), f("matmul-precision", o.matmul_precision);
   f("optimizer", o.optimizer.name), f("lr", o.optimizer.lr), f("weight-decay", o.optimizer.weight_decay), f("clip", o.clip);
   f("batch", o.batch), f("seq", o.seq), f("width", o.width), f("blocks", o.blocks), f("seed", o.seed_given);
 }
@@ -94,6 +94,7 @@ class Run {
                   .clip_norm = o.clip,
                   .num_threads = configured_threads(),
                   .compute_dtype = compute_dtype_of(o.dtype),
+                  .matmul_precision = matmul_precision_of(o.matmul_precision),
                   .memory_budget_bytes = o.memory_budget,
                   .mesh = {.data = distributed::size()}}) {
     total_ = o.steps > 0 ? o.steps : std::max<int64_t>(1, std::llround(o.epochs * data_.steps_per_epoch));
@@ -251,6 +252,7 @@ class Run {
                    {"ranks", distributed::size()},
                    {"mode", o_.mode},
                    {"dtype", o_.dtype},
+                   {"matmul_precision", o_.matmul_precision},
                    {"steps", step_},
                    {"seconds", seconds_},
                    {"mean_loss_first_20", json_number(mean(first_losses_))},
@@ -281,6 +283,7 @@ class Run {
 void check_options(TrainOptions& o) {
   if (o.mode != "loop" && o.mode != "compiled") fail("--mode must be loop or compiled, not '{}'", o.mode);
   if (!o.dtype.empty()) compute_dtype_of(o.dtype);
+  if (!o.matmul_precision.empty()) matmul_precision_of(o.matmul_precision);
   if (!o.loss.empty() && o.loss != "mse" && o.loss != "cross_entropy")
     fail("--loss must be mse or cross_entropy, not '{}'", o.loss);
   auto positive = [](const std::optional<double>& given, const char* option) {
@@ -300,7 +303,7 @@ void set_defaults(TrainOptions& o, bool samples) {
   };
   otherwise(o.data, "builtin");
   otherwise(o.model, samples ? "mlp" : "gpt");
-  otherwise(o.dtype, "fp32");
+  otherwise(o.dtype, "fp32"), otherwise(o.matmul_precision, "highest");
   bool transformer = o.model == "gpt" || o.model == "encoder";
   otherwise(o.batch, samples ? 128 : 16);
   otherwise(o.width, o.model == "convnet" ? 16 : 256);
@@ -388,6 +391,7 @@ void add_train(CLI::App& app, Action& action) {
   add_seed(command, *seed, "of weights and batches");
   command->add_option("--mode", o->mode, "loop or compiled");
   add_dtype_option(command, o->dtype);
+  add_precision_option(command, o->matmul_precision);
   add_number(command, "--eval-every", o->eval_every, 0, kMaxSteps,
              "steps between validations; 0: each epoch of samples, the end of a text");
   add_number(command, "--save-every", o->save_every, 0, kMaxSteps, "steps between checkpoints; 0: at the end");

@@ -63,7 +63,9 @@ Schedule make_schedule(const std::string& name, double lr, int64_t steps, double
 DType compute_dtype_of(const std::string& word);
 /// --dtype of a command.
 void add_dtype_option(CLI::App* command, std::string& word);
-/// highest is what this library multiplies in; other words are an Error that says so.
-void check_precision(const std::string& matmul_precision);
+/// highest, high or bf16; other words are an Error. Says once where this machine gains nothing by it.
+MatmulPrecision matmul_precision_of(const std::string& word);
+/// --matmul-precision of a command.
+void add_precision_option(CLI::App* command, std::string& word);
 
 }  // namespace ws::cli

@@ -43,6 +43,8 @@ lines that it writes. Rows that lie in L2 are limited by arithmetic where they t
 
 TEXT
   "$build/bench_rows_bench" --rounds "$rounds"
+  printf '\n## fp32 products in bf16 parts (`matmul_precision`) over fp32 (one thread)\n\n'
+  "$build/bench_matmul_precision_bench" "$rounds" 1
 }
 
 report >"$root/docs/kernels.md.new"

@@ -1,4 +1,6 @@
 // The same model trained in fp32 and in mixed precision: losses, memory, the dtype report, and a planted leak that it finds.
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <vector>
 
@@ -44,6 +46,21 @@ std::string leak() {
   return report.leaks.empty() ? "" : report.leaks[0].message;
 }
 
+// fp32 all through, its products in bf16 parts: how far the logits move, relative to the largest.
+double moved_by(ws::MatmulPrecision precision) {
+  auto model = ws::models::gpt(config(), ws::Key(0));
+  ws::NoGrad no_grad;
+  std::vector<float> exact = model(tokens(0)).to_vector<float>();
+  ws::MatmulPrecisionScope scope(precision);
+  std::vector<float> near = model(tokens(0)).to_vector<float>();
+  double largest = 0, moved = 0;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    largest = std::max(largest, std::fabs(static_cast<double>(exact[i])));
+    moved = std::max(moved, std::fabs(static_cast<double>(near[i] - exact[i])));
+  }
+  return moved / largest;
+}
+
 }  // namespace
 
 int main() {
@@ -53,5 +70,8 @@ int main() {
               static_cast<double>(wide_bytes) / 0x1p20, static_cast<double>(narrow_bytes) / 0x1p20);
   std::string message = leak();
   std::printf("planted leak: %s\n", message.c_str());
+  double high = moved_by(ws::MatmulPrecision::high), bf16 = moved_by(ws::MatmulPrecision::bf16);
+  std::printf("logits move by %.1e with products in two parts, %.1e with one\n", high, bf16);
+  if (!(high > 0 && high < 1e-4 && bf16 > 10 * high)) return 1;
   return narrow < wide + 0.05 && narrow_bytes < wide_bytes && !message.empty() ? 0 : 1;
 }

@@ -125,6 +125,7 @@ Job::Job(const Task& task, const Setup& setup) : task_(task), setup_(setup), mod
   options.num_threads = configured_threads();
   options.memory_budget_bytes = setup.memory_budget_bytes;
   if (setup.bf16) options.compute_dtype = DType::bf16;
+  options.matmul_precision = setup.matmul_precision;
   trainer_ = std::make_unique<Trainer>(*model_, task.loss, *optimizer_, options);
 }
 

@@ -28,6 +28,7 @@ struct Setup {
   int64_t memory_budget_bytes = 0;  // 0: none
   models::Parts parts = {};         // replaced parts of each block
   bool muon = false;                // in place of AdamW
+  MatmulPrecision matmul_precision = MatmulPrecision::highest;
 };
 
 struct Task {

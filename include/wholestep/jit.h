@@ -11,6 +11,7 @@
 
 #include "wholestep/analysis.h"
 #include "wholestep/dtype_report.h"
+#include "wholestep/precision.h"
 #include "wholestep/tensor.h"
 
 namespace ws {
@@ -33,7 +34,8 @@ struct JitOptions {
   int num_threads = 0;  // 0: the process's setting (flag THREADS)
   bool donate = true;
   bool announce_recompiles = true;
-  std::optional<DType> compute_dtype = {};  // of products, whoever calls; empty: the caller's (ComputeDType)
+  std::optional<DType> compute_dtype = {};               // of products, whoever calls; empty: the caller's (ComputeDType)
+  std::optional<MatmulPrecision> matmul_precision = {};  // of f32 products, as compute_dtype (MatmulPrecisionScope)
   /// The step's planned peak (state, arguments, results and temporaries) is kept to it: kernels run again in the backward pass rather
   /// than their results being stored, at the least predicted time, with the same bits. 0: no limit. An Error names the least possible.
   int64_t memory_budget_bytes = 0;

@@ -7,6 +7,9 @@
 // layers round once what they hand on; norms, softmax, losses and sums compute in f32; gradients of parameters are f32. Where a tensor
 // of bf16 meets one of f32 in an elementwise op, the result is f32, and Compiled::dtype_report() names it; a scalar f32 changes no dtype.
 #pragma once
+#include <cstdint>
+#include <string_view>
+
 #include "wholestep/tensor.h"
 
 namespace ws {
@@ -26,6 +29,31 @@ class ComputeDType {
 
 /// What products compute in now: f32 unless a ComputeDType says otherwise.
 DType compute_dtype();
+/// How products of f32 operands are multiplied.
+enum class MatmulPrecision : uint8_t {
+  highest,  ///< in fp32
+  high,  ///< as three bf16 products of two parts an operand, about 5e-6 relative; faster where the processor has AMX, slower elsewhere
+  bf16,  ///< operands rounded to bf16, sums in fp32; unlike ComputeDType(bf16) everything between products stays fp32
+};
+std::string_view name_of(MatmulPrecision precision);
+/// highest, high or bf16; another word is an Error.
+MatmulPrecision matmul_precision_from_name(std::string_view name);
+
+/// Sets how this thread's matrix products and convolutions of f32 operands, and their gradients, are multiplied while it lives. Bf16
+/// operands are multiplied as they are, attention and optimizers in fp32 all the same. Compiled functions compile once more for it.
+class MatmulPrecisionScope {
+ public:
+  explicit MatmulPrecisionScope(MatmulPrecision precision);
+  ~MatmulPrecisionScope();
+  MatmulPrecisionScope(const MatmulPrecisionScope&) = delete;
+  MatmulPrecisionScope& operator=(const MatmulPrecisionScope&) = delete;
+
+ private:
+  MatmulPrecision before_;
+};
+/// How products are multiplied now: highest unless a MatmulPrecisionScope says otherwise.
+MatmulPrecision matmul_precision();
+
 /// How a layer hands its result on: f32 rounded to the compute dtype, everything else as it is.
 Tensor to_compute_dtype(const Tensor& x);
 

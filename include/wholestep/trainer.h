@@ -17,6 +17,7 @@
 #include "wholestep/losses.h"
 #include "wholestep/module.h"
 #include "wholestep/optimizers.h"
+#include "wholestep/precision.h"
 #include "wholestep/schedules.h"
 
 namespace ws {
@@ -48,6 +49,8 @@ struct TrainerOptions {
   /// Of products, in training, evaluation and prediction: bf16 for mixed precision (wholestep/precision.h). Parameters and the
   /// optimizer's state are f32 in any case. Empty: as the caller's ComputeDType says, f32 where there is none.
   std::optional<DType> compute_dtype = {};
+  /// How f32 products are multiplied (wholestep/precision.h). Empty: as the caller's MatmulPrecisionScope says, highest without one.
+  std::optional<MatmulPrecision> matmul_precision = {};
   int64_t memory_budget_bytes = 0;  ///< of the compiled step, see JitOptions; 0: none
   /// More than one data rank: every rank is given the same batches and computes its rows of them (wholestep/distributed.h). A step
   /// means what it means on one process; its sums are taken in another order.

@@ -34,7 +34,8 @@ RateKey rate_key(const Program& program, const KernelCall& call) {
   RateKey key{kind_of(call)};
   if (const auto* gemm = std::get_if<GemmCall>(&call.what)) {
     key.size = std::cbrt(static_cast<double>(gemm->m) * static_cast<double>(gemm->n) * static_cast<double>(gemm->k));
-    if (program.buffers[static_cast<size_t>(gemm->a.buffer)].dtype == DType::bf16) key.kind += " bf16";
+    if (program.buffers[static_cast<size_t>(gemm->a.buffer)].dtype == DType::bf16 || gemm->bf16_parts > 0) key.kind += " bf16";
+    if (gemm->bf16_parts == 2) key.times = 3;
   } else if (key.kind == "attention") {
     const auto& library = std::get<LibraryCall>(call.what);
     if (!library.views.empty() && program.buffers[static_cast<size_t>(library.views[0].buffer)].dtype == DType::bf16)

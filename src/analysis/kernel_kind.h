@@ -13,6 +13,7 @@ std::string kind_of(const KernelCall& call);
 struct RateKey {
   std::string kind;
   double size = 0;
+  double times = 1;  // products of this kind that are run for each one counted (matmul_precision)
 };
 RateKey rate_key(const Program& program, const KernelCall& call);
 

@@ -68,7 +68,7 @@ Prediction predict_time(const Program& program, const MemoryPlan& plan, const Ro
     const RateKey key = rate_key(program, call);
     Prediction::Kernel k;
     k.call = static_cast<int>(c);
-    k.compute_seconds = call.cost.flops / std::max(roofs.flops_per_s(key.kind, key.size), 1.0);
+    k.compute_seconds = key.times * call.cost.flops / std::max(roofs.flops_per_s(key.kind, key.size), 1.0);
     k.memory_seconds = traffic.seconds(call);
     k.dispatch_seconds = 1e-9 * (call.cost.bytes > 65536 || call.cost.flops > 65536 ? roofs.barrier_ns : roofs.dispatch_ns);
     k.seconds = std::max(k.compute_seconds, k.memory_seconds) + k.dispatch_seconds;

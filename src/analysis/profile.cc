@@ -25,9 +25,10 @@ Profile make_profile(const Program& program, const std::vector<double>& seconds,
     if (k.seconds > 0) {
       k.flops_per_s = k.flops / k.seconds;
       k.bytes_per_s = k.bytes / k.seconds;
-      const bool bf16 = rate_key(program, call).kind.ends_with("bf16") && roofs.bf16_flops_per_s > 0;
+      const RateKey key = rate_key(program, call);
+      const bool bf16 = key.kind.ends_with("bf16") && roofs.bf16_flops_per_s > 0;
       const double peak = bf16 ? roofs.bf16_flops_per_s : roofs.fp32_flops_per_s;
-      const double least = std::max(peak > 0 ? k.flops / peak : 0, prediction.kernels[c].memory_seconds);
+      const double least = std::max(peak > 0 ? key.times * k.flops / peak : 0, prediction.kernels[c].memory_seconds);
       k.roof_share = least / k.seconds;
     }
     profile.seconds += k.seconds;

@@ -84,6 +84,7 @@ void Optimizer::update(const Gradients& gradients) {
     fail("this {} optimizer has no parameters yet; construct it with model.parameters(), or give it to a Trainer", family_);
   NoGrad no_grad;  // an update is not part of any loss
   ComputeDType full_precision(DType::f32);
+  MatmulPrecisionScope full_products(MatmulPrecision::highest);
   begin_step();
   Tensor lr = lr_;
   for (size_t i = 0; i < gradients.parameters.size(); ++i) {

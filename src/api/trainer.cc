@@ -223,7 +223,13 @@ struct Trainer::Impl {
     }
   }
 
-  DType compute_dtype() const { return options.compute_dtype.value_or(ws::compute_dtype()); }
+  /// What products compute in, for the calls of a scope.
+  struct Precision {
+    explicit Precision(const TrainerOptions& o)
+        : dtype(o.compute_dtype.value_or(ws::compute_dtype())), products(o.matmul_precision.value_or(ws::matmul_precision())) {}
+    ComputeDType dtype;
+    MatmulPrecisionScope products;
+  };
 
   /// The loop of one process. With several ranks even that is a program: what they exchange is put into a graph.
   bool runs_op_by_op() const { return !options.compile && options.mesh.data == 1; }
@@ -231,6 +237,7 @@ struct Trainer::Impl {
     return {.name = name,
             .num_threads = options.num_threads,
             .compute_dtype = options.compute_dtype,
+            .matmul_precision = options.matmul_precision,
             .memory_budget_bytes = options.memory_budget_bytes,
             .mesh = options.mesh,
             .compile = options.compile};
@@ -256,7 +263,7 @@ struct Trainer::Impl {
   }
 
   std::vector<Tensor> call(Part part, const Tensor& x, const Tensor& y) {
-    ComputeDType precision(compute_dtype());
+    Precision precision(options);
     if (runs_op_by_op()) return run_part(part, x, y);
     const Tensor inputs[] = {x, y};
     return program_of(part)(inputs);
@@ -269,7 +276,7 @@ struct Trainer::Impl {
       return {in.size() > 1 ? loss(prediction, in[1]) : prediction};
     };
     NoGrad no_grad;
-    ComputeDType precision(compute_dtype());
+    Precision precision(options);
     const Tensor inputs[] = {x, y};
     std::span<const Tensor> used(inputs, y.defined() ? 2 : 1);
     if (runs_op_by_op()) return function(used)[0];
@@ -287,7 +294,7 @@ struct Trainer::Impl {
 
   /// Traces the model on `x` without running it: what a layer refuses (batch norm: one value a feature) is found before training.
   void try_forward(const Tensor& x) {
-    ComputeDType precision(compute_dtype());
+    Precision precision(options);
     std::vector<Variable> state;
     model.collect_state(state);
     Compiled probe([this](std::span<const Tensor> in) { return std::vector<Tensor>{forward(in[0])}; }, std::move(state),
@@ -470,7 +477,7 @@ void Trainer::load(const std::string& folder) {
 void Trainer::prepare(const Tensor& x, const Tensor& y) {
   if (!impl_->options.compile) return;
   ModeScope mode(impl_->model, true);
-  ComputeDType precision(impl_->compute_dtype());
+  Impl::Precision precision(impl_->options);
   const Tensor inputs[] = {x, y};
   impl_->program_of(Impl::Part::update).prepare(inputs);
 }

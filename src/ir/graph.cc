@@ -41,6 +41,7 @@ std::string find_mistake(const OpDef& op, size_t num_inputs, const Attrs& attrs)
   size_t num_attrs = 0;
   for (const AttrSpec& spec : op.attrs) {
     const AttrValue* value = attrs.find(spec.name);
+    if (!value && spec.optional) continue;
     if (!value) return fmt::format("{} needs the attribute '{}' ({})", op.name, spec.name, name_of(spec.kind));
     if (kind_of(*value) != spec.kind)
       return fmt::format("attribute '{}' of {} is a {}, not a {}", spec.name, op.name, name_of(spec.kind),

@@ -63,6 +63,7 @@ struct AttrSpec {
   enum class Kind : uint8_t { flag, integer, number, text, integers, dtype };
   std::string_view name;
   Kind kind;
+  bool optional = false;  // may be left out, which means something of its own
 };
 
 /// Where a floating input is drawn from in tests: uniformly from [low, high], keeping `margin` away from `kinks`.

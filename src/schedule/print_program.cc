@@ -41,6 +41,7 @@ std::string print(const Program& p) {
     if (const auto* gemm = std::get_if<GemmCall>(&call.what)) {
       s += fmt::format("gemm {}x[{}x{}]x[{}x{}] <- {} <- {}", gemm->batch, gemm->m, gemm->k, gemm->k, gemm->n, text(p, gemm->a),
                        text(p, gemm->b));
+      if (gemm->bf16_parts > 0) s += fmt::format(" in {} bf16 part{}", gemm->bf16_parts, gemm->bf16_parts == 1 ? "" : "s");
       s += gemm->store ? "\n       store hole: " + text(p, *gemm->store) : " -> " + text(p, gemm->c);
     }
     if (const auto* library = std::get_if<LibraryCall>(&call.what)) {

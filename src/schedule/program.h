@@ -61,6 +61,7 @@ struct GemmCall {
   int64_t batch = 1, m = 0, n = 0, k = 0;
   View a, b, c;  // dims [batch, m, k], [batch, k, n], [batch, m, n]; any strides for a and b, unit inner stride for c
   DType operand_dtype = DType::f32, result_dtype = DType::f32;  // of a and b; of c (a store's tile is always f32)
+  int bf16_parts = 0;  // fp32 operands are multiplied as so many bf16 parts each (matmul_precision); 0: as they are
   CopyingPtr<LoopCall> store;
   int workspace = -1;  // temporary buffer for packing, or -1
 };

@@ -246,6 +246,10 @@ class Lowerer {
     }
   }
 
+  static int bf16_parts_of(const Node& product) {
+    const AttrValue* precision = product.attrs.find("precision");
+    return precision == nullptr ? 0 : std::get<std::string>(*precision) == "high" ? 2 : 1;
+  }
   void lower_matmul(KernelCall& call, int g, const std::vector<int>& body) {
     const Node& product = node(groups_.list[at(g)].opener);
     const Value result = product.results[0];
@@ -265,6 +269,7 @@ class Lowerer {
     note(call.reads, gemm.b.buffer);
     gemm.operand_dtype = graph_.type_of(product.inputs[0]).dtype;
     gemm.result_dtype = graph_.type_of(result).dtype;
+    gemm.bf16_parts = bf16_parts_of(product);
     call.cost.bytes += window_bytes(gemm.a, gemm.operand_dtype) + window_bytes(gemm.b, gemm.operand_dtype);
     gemm.c.dims = Shape{gemm.batch, gemm.m, gemm.n};
     gemm.c.strides = dense_strides(gemm.c.dims);

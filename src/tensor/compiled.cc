@@ -74,7 +74,8 @@ CompiledEntry& Compiled::Impl::entry_for(std::span<const Tensor> inputs) {
     if (!inputs[i].defined() || inputs[i].impl()->traced()) [[unlikely]]
       check_inputs(inputs, options.name);
   const DType dtype = compute_dtype();
-  if (last && last->accepts(inputs, dtype)) [[likely]] {
+  const MatmulPrecision products = matmul_precision();
+  if (last && last->accepts(inputs, dtype, products)) [[likely]] {
     if (flags().check_trace) check_trace(*last);
     return *last;
   }
@@ -82,7 +83,7 @@ CompiledEntry& Compiled::Impl::entry_for(std::span<const Tensor> inputs) {
   auto trainable = trainable_flags();
   for (auto& entry : entries) {
     if (entry->trainable == trainable) entry->trainable_seen = changes;
-    if (!entry->accepts(inputs, dtype)) continue;
+    if (!entry->accepts(inputs, dtype, products)) continue;
     last = entry.get();
     if (flags().check_trace) check_trace(*last);
     return *last;
@@ -104,6 +105,9 @@ void Compiled::Impl::announce(std::span<const Tensor> inputs) const {
   }
   if (last->compute_dtype != compute_dtype())
     changed = fmt::format("the compute dtype changed from {} to {}", name_of(last->compute_dtype), name_of(compute_dtype()));
+  if (last->matmul_precision != matmul_precision())
+    changed =
+        fmt::format("the matmul precision changed from {} to {}", name_of(last->matmul_precision), name_of(matmul_precision()));
   if (changed.empty()) {
     auto flags_now = trainable_flags();
     for (size_t i = 0; i < state.size() && changed.empty(); ++i)
@@ -119,6 +123,7 @@ CompiledEntry& Compiled::Impl::compile(std::span<const Tensor> inputs) {
   uint64_t changes = trainable_changes();
   auto trainable = trainable_flags();
   ComputeDType precision(compute_dtype());
+  MatmulPrecisionScope products(matmul_precision());
   TracedFunction traced = trace_function(function, state, types, options);
   int num_threads = options.num_threads > 0 ? options.num_threads : configured_threads();
   std::string text = flags().check_trace ? print(traced.graph) : "";
@@ -128,6 +133,7 @@ CompiledEntry& Compiled::Impl::compile(std::span<const Tensor> inputs) {
   auto entry = std::make_unique<CompiledEntry>(std::move(traced), std::move(program));
   entry->arguments = std::move(types);
   entry->compute_dtype = compute_dtype();
+  entry->matmul_precision = matmul_precision();
   entry->trainable = std::move(trainable);
   entry->trainable_seen = changes;
   entry->trace_text = std::move(text);
@@ -154,6 +160,7 @@ PartitionOptions Compiled::Impl::split_of(const TracedFunction& traced) const {
 // Traces again and names the first line that differs: a number or branch that changed between calls.
 void Compiled::Impl::check_trace(CompiledEntry& entry) {
   ComputeDType precision(entry.compute_dtype);
+  MatmulPrecisionScope products(entry.matmul_precision);
   TracedFunction again = trace_function(function, state, entry.arguments, options);
   std::string text = print(again.graph);
   if (entry.trace_text.empty()) entry.trace_text = text;

@@ -55,8 +55,8 @@ CompiledEntry::CompiledEntry(TracedFunction traced, std::shared_ptr<SharedProgra
   for (size_t i = 0; i < results.size(); ++i) own(results[i], Owner::kResult, i);
 }
 
-bool CompiledEntry::accepts(std::span<const Tensor> inputs, DType dtype) const {
-  if (inputs.size() != arguments.size() || dtype != compute_dtype) return false;
+bool CompiledEntry::accepts(std::span<const Tensor> inputs, DType dtype, MatmulPrecision products) const {
+  if (inputs.size() != arguments.size() || dtype != compute_dtype || products != matmul_precision) return false;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const TensorImpl& x = *inputs[i].impl();
     if (x.dtype != arguments[i].dtype || !(x.shape == arguments[i].shape)) return false;

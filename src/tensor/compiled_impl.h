@@ -23,6 +23,7 @@ struct CompiledEntry {
 
   std::vector<Type> arguments;
   DType compute_dtype = DType::f32;
+  MatmulPrecision matmul_precision = MatmulPrecision::highest;
   std::vector<bool> trainable;  // of the state, when traced
   uint64_t trainable_seen = 0;
   std::shared_ptr<SharedProgram> program;
@@ -41,7 +42,7 @@ struct CompiledEntry {
   std::vector<Tensor> before;                      // by graph input, where keeps_inputs
 
   CompiledEntry(TracedFunction traced, std::shared_ptr<SharedProgram> its_program);
-  bool accepts(std::span<const Tensor> inputs, DType dtype) const;
+  bool accepts(std::span<const Tensor> inputs, DType dtype, MatmulPrecision products) const;
   void bind_inputs(std::span<const Tensor> inputs);
   void bind_outputs(std::vector<Tensor>& results_out);
   /// Slots and results take the new values.
@@ -57,6 +58,7 @@ struct Compiled::Impl {
   double compile_seconds = 0;
 
   DType compute_dtype() const { return options.compute_dtype.value_or(ws::compute_dtype()); }
+  MatmulPrecision matmul_precision() const { return options.matmul_precision.value_or(ws::matmul_precision()); }
   CompiledEntry& entry_for(std::span<const Tensor> inputs);
   CompiledEntry& compile(std::span<const Tensor> inputs);
   std::vector<bool> trainable_flags() const;

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "wholestep/dtype.h"
+#include "wholestep/precision.h"
 
 namespace ws {
 
@@ -12,6 +12,7 @@ struct ThreadContext {
   std::string path;  // "blocks.0.attention"
   bool no_grad = false;
   DType compute_dtype = DType::f32;
+  MatmulPrecision matmul_precision = MatmulPrecision::highest;
   Tracer* tracer = nullptr;
   int checkpoint = 0;  // > 0: inside checkpoint(), in the loop or in a trace
 };

@@ -16,6 +16,21 @@ ComputeDType::~ComputeDType() { context().compute_dtype = before_; }
 
 DType compute_dtype() { return context().compute_dtype; }
 
+std::string_view name_of(MatmulPrecision precision) {
+  constexpr std::string_view kNames[] = {"highest", "high", "bf16"};
+  return kNames[static_cast<size_t>(precision)];
+}
+MatmulPrecision matmul_precision_from_name(std::string_view name) {
+  for (MatmulPrecision p : {MatmulPrecision::highest, MatmulPrecision::high, MatmulPrecision::bf16})
+    if (name == name_of(p)) return p;
+  fail("matmul precision '{}': known ones are highest, high and bf16", name);
+}
+
+MatmulPrecisionScope::MatmulPrecisionScope(MatmulPrecision precision)
+    : before_(std::exchange(context().matmul_precision, precision)) {}
+MatmulPrecisionScope::~MatmulPrecisionScope() { context().matmul_precision = before_; }
+MatmulPrecision matmul_precision() { return context().matmul_precision; }
+
 Tensor to_compute_dtype(const Tensor& x) {
   return context().compute_dtype == DType::bf16 && x.dtype() == DType::f32 ? x.cast(DType::bf16) : x;
 }

@@ -199,7 +199,13 @@ Tensor matmul(const Tensor& given_a, const Tensor& given_b, bool transpose_a, bo
   static const Attrs kAttrs[] = {with_flags(false, false), with_flags(true, false), with_flags(false, true),
                                  with_flags(true, true)};
   TensorImpl* operands[] = {a.impl().get(), b.impl().get()};
-  return apply_single(op, operands, kAttrs[(transpose_a ? 1 : 0) + (transpose_b ? 2 : 0)]);
+  const Attrs& attrs = kAttrs[(transpose_a ? 1 : 0) + (transpose_b ? 2 : 0)];
+  const MatmulPrecision precision = matmul_precision();
+  if (precision == MatmulPrecision::highest || a.dtype() != DType::f32 || b.dtype() != DType::f32)
+    return apply_single(op, operands, attrs);
+  Attrs in_parts = attrs;
+  in_parts.set("precision", std::string(name_of(precision)));
+  return apply_single(op, operands, in_parts);
 }
 
 Tensor check_range(const Tensor& x, int64_t low, int64_t high, const std::string& what) {

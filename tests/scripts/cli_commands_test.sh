@@ -32,6 +32,12 @@ for model in mlp encoder gpt; do
   [ "$(field parity bit_identical)" = true ] || fail "parity of $model in bf16: $(cat parity)"
 done
 
+for precision in high bf16; do
+  "$WS" parity --model gpt --matmul-precision $precision --width 32 --blocks 1 --seq 16 --batch 2 --steps 4 --threads 2 --json >parity 2>said
+  [ "$(field parity bit_identical)" = true ] || fail "parity with --matmul-precision $precision: $(cat parity)"
+  [ "$(wc -l <said)" -le 1 ] || fail "--matmul-precision $precision says: $(cat said)"
+done
+
 # reference: recorded runs of other systems, both modes.
 for case in mlp_sgd mlp_nesterov mlp_classifier encoder_sgd encoder_adam_causal gpt_rope_swiglu gpt_learned_gelu_layer; do
   for mode in loop compiled; do
@@ -53,6 +59,10 @@ cmp whole/checkpoint/optimizer.safetensors parts/checkpoint/optimizer.safetensor
 "$WS" train "${options[@]}" --dtype bf16 --steps 4 --out narrow --json >train 2>progress
 "$WS" train "${options[@]}" --steps 8 --out narrow --resume --json >train 2>progress
 [ "$(field train dtype)" = bf16 ] || fail "a resumed run forgets --dtype: $(cat train)"
+"$WS" train "${options[@]}" --matmul-precision high --steps 4 --out parted --json >train 2>progress
+"$WS" train "${options[@]}" --steps 8 --out parted --resume --json >train 2>progress
+[ "$(field train matmul_precision)" = high ] || fail "a resumed run forgets --matmul-precision: $(cat train)"
+"$WS" generate --checkpoint parted --prompt "in the " --tokens 5 >said
 "$WS" generate --checkpoint narrow --prompt "in the " --tokens 5 >said
 "$WS" generate --checkpoint whole --prompt "in the " --tokens 30 --seed 3 >said
 "$WS" generate --checkpoint whole/checkpoint --prompt "in the " --tokens 30 --seed 3 --threads 1 >again

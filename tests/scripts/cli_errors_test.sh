@@ -95,6 +95,7 @@ refuses 1 "--batch 4 contradicts the run in done_run, which has 2" train --batch
 refuses 1 "--width 16 contradicts the run in done_run, which has 8" train --width 16 --steps 4 --resume --out done_run
 refuses 1 "--seed 3 contradicts the run in done_run" train --seed 3 --steps 4 --resume --out done_run
 refuses 1 "--dtype \"bf16\" contradicts the run in done_run" train --dtype bf16 --steps 4 --resume --out done_run
+refuses 1 "matmul precision 'tf32': known ones are highest, high and bf16" bench --model tiny --matmul-precision tf32
 refuses 1 "--dtype must be fp32 or bf16" bench --model tiny --dtype fp16
 refuses 1 "longer.csv has 3 samples, the run in done_run has 2" train --data longer.csv --steps 4 --resume --out done_run
 refuses 1 "the checkpoint is at step 2 already" train --steps 2 --resume --out done_run

@@ -14,6 +14,7 @@ printf '{"type": "gpt", "vocab_size": 28, "num_hiddens": 32, "num_blks": 2, "num
 "$WS" ladder --model small.json --text text.txt --seq 32 --steps 60 --rounds 1 --rungs R0,R1,R2,R3,R4,R6 --out climbed --json >ladder 2>progress
 for rung in R0 R1 R2 R3 R4 "R2 naive" "R2 leak" "R3 control" "R4 budget"; do has ladder "\"rung\":\"$rung\""; done
 for key in tokens_per_s ratio predicted planned_temp_bytes gflops_achieved classification; do has ladder "\"$key\":"; done
+has ladder '"what":"matmul_precision = high"'
 has ladder '"logits_bit_identical":true'
 has ladder '"losses_bit_identical":true'
 has ladder '"falls":true'

@@ -141,7 +141,7 @@ class CpuBackend final : public Backend {
       : isa_(isa), compiler_({loop_isa(isa), flags().cache ? cache_folder() + "/code" : std::string(), configured_threads()}) {}
   std::string name() const override { return "cpu:" + std::string(name_of(isa_)); }
   int64_t workspace_bytes(const GemmCall& call, int num_threads) const override {
-    return gemm_workspace_bytes(gemm_shape(call), gemm_isa(isa_), num_threads);
+    return gemm_workspace_bytes(gemm_shape(call, isa_), gemm_isa(isa_), num_threads);
   }
   int64_t workspace_bytes(const LibraryCall& call, const Program& program, int num_threads) const override {
     return library_workspace_bytes(call, program, isa_, num_threads);

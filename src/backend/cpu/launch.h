@@ -55,7 +55,7 @@ std::unique_ptr<Launch> launch_library(const Program& program, const LibraryCall
 std::vector<std::shared_ptr<const LoopKernel>> loops_of(const Program& program, const LibraryCall& call);
 
 /// The Gemm of a call without addresses: for workspace sizes.
-Gemm gemm_shape(const GemmCall& call);
+Gemm gemm_shape(const GemmCall& call, Isa isa);
 inline GemmIsa gemm_isa(Isa isa) {
   return static_cast<GemmIsa>(static_cast<int>(isa) + static_cast<int>(GemmIsa::avx2));  // the same names in the same order
 }

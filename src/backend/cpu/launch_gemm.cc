@@ -1,6 +1,7 @@
 // GEMM launches: operands by stride, and the store hole: a fused loop run over each finished tile.
 #include <cstring>
 
+#include "backend/cpu/gemm/parts.h"
 #include "backend/cpu/launch.h"
 #include "support/error.h"
 
@@ -63,37 +64,7 @@ class Hole {
   std::vector<int64_t> row_multiples_;  // by dim before the last: rows that one step of it passes
 };
 
-class GemmLaunch final : public Launch {
- public:
-  GemmLaunch(const Program& program, const GemmCall& call, const LoopCode* store, Isa isa, AddressBook& book)
-      : gemm_(gemm_shape(call)), isa_(gemm_isa(isa)) {
-    const auto operand_bytes = static_cast<int64_t>(size_of(call.operand_dtype));
-    book.want(&gemm_.a.data, call.a.buffer, call.a.offset * operand_bytes);
-    book.want(&gemm_.b.data, call.b.buffer, call.b.offset * operand_bytes);
-    if (call.store != nullptr) {
-      hole_ = std::make_unique<Hole>(program, *call.store, *store, call.m, book);
-      gemm_.store = &Hole::run;
-      gemm_.store_context = hole_.get();
-    } else {
-      book.want(&gemm_.c, call.c.buffer, call.c.offset * static_cast<int64_t>(size_of(call.result_dtype)));
-    }
-    if (call.workspace >= 0) book.want(&workspace_, call.workspace, 0);
-  }
-  void run(RunContext& context) override {
-    if (hole_ != nullptr) hole_->context = &context;
-    gemm(gemm_, isa_, workspace_, context.workers);
-  }
-
- private:
-  Gemm gemm_;
-  GemmIsa isa_;
-  std::unique_ptr<Hole> hole_;
-  void* workspace_ = nullptr;
-};
-
-}  // namespace
-
-Gemm gemm_shape(const GemmCall& call) {
+Gemm plain_shape(const GemmCall& call) {
   Gemm g;
   g.batch = call.batch;
   g.m = call.m;
@@ -111,6 +82,45 @@ Gemm gemm_shape(const GemmCall& call) {
   g.c_row_stride = call.c.strides[1];
   if (call.store != nullptr) g.store = &Hole::run;  // only whether there is one matters for sizes
   return g;
+}
+
+class GemmLaunch final : public Launch {
+ public:
+  GemmLaunch(const Program& program, const GemmCall& call, const LoopCode* store, Isa isa, AddressBook& book)
+      : gemm_(plain_shape(call)), isa_(gemm_isa(isa)) {
+    const auto operand_bytes = static_cast<int64_t>(size_of(call.operand_dtype));
+    const bool split = call.bf16_parts > 0;
+    if (split) gemm_ = split_gemm(gemm_, call.bf16_parts, isa_, operands_);
+    book.want(split ? &operands_.a.data : &gemm_.a.data, call.a.buffer, call.a.offset * operand_bytes);
+    book.want(split ? &operands_.b.data : &gemm_.b.data, call.b.buffer, call.b.offset * operand_bytes);
+    if (call.store != nullptr) {
+      hole_ = std::make_unique<Hole>(program, *call.store, *store, call.m, book);
+      gemm_.store = &Hole::run;
+      gemm_.store_context = hole_.get();
+    } else {
+      book.want(&gemm_.c, call.c.buffer, call.c.offset * static_cast<int64_t>(size_of(call.result_dtype)));
+    }
+    if (call.workspace >= 0) book.want(&workspace_, call.workspace, 0);
+  }
+  void run(RunContext& context) override {
+    if (hole_ != nullptr) hole_->context = &context;
+    gemm(gemm_, isa_, workspace_, context.workers);
+  }
+
+ private:
+  Gemm gemm_;
+  SplitOperands operands_;
+  GemmIsa isa_;
+  std::unique_ptr<Hole> hole_;
+  void* workspace_ = nullptr;
+};
+
+}  // namespace
+
+Gemm gemm_shape(const GemmCall& call, Isa isa) {
+  const Gemm g = plain_shape(call);
+  SplitOperands unused;  // sizes ask only whether there are holes
+  return call.bf16_parts > 0 ? split_gemm(g, call.bf16_parts, gemm_isa(isa), unused) : g;
 }
 
 std::unique_ptr<Launch> launch_gemm(const Program& program, const GemmCall& call, const LoopCode* store, Isa isa,

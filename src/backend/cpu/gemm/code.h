@@ -1,5 +1,6 @@
 // What each ISA's file offers to gemm.cc: the same entry points, compiled with that ISA's flags.
 #pragma once
+#include "backend/cpu/gemm/parts.h"
 #include "backend/cpu/gemm/plan.h"
 
 namespace ws::cpu {
@@ -12,11 +13,13 @@ struct GemmCode {
   void (*blocked)(const Gemm& g, const GemmPlan& plan, void* workspace, Workers& workers);
   void (*chain)(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row_stride, int64_t a_col_stride, const float* b,
                 int64_t b_row_stride, int64_t b_col_stride, float* c, int64_t c_row_stride, bool from_zero, void* scratch);
+  NarrowBlock narrow;
 };
 
 const GemmCode& gemm_code_portable();
 const GemmCode& gemm_code_avx2();
 const GemmCode& gemm_code_avx512();
+NarrowBlock narrow_block_for(GemmIsa isa);
 // Operands in bf16; only `blocked`.
 const GemmCode& gemm_code_avx512_bf16();
 const GemmCode& gemm_code_amx();

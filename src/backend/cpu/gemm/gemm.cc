@@ -33,6 +33,8 @@ bool is_empty(const Gemm& g) { return g.batch == 0 || g.m == 0 || g.n == 0; }
 
 }  // namespace
 
+NarrowBlock narrow_block_for(GemmIsa isa) { return code_for(isa).narrow; }
+
 int64_t gemm_workspace_bytes(const Gemm& g, GemmIsa isa, int num_threads) {
   if (is_empty(g) || is_tiny_gemm(g)) return 0;
   // gemm() may get fewer threads than promised, and plans for those.

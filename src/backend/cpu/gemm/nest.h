@@ -7,6 +7,7 @@
 
 #include "backend/cpu/gemm/ahead.h"
 #include "backend/cpu/gemm/code.h"
+#include "backend/cpu/gemm/narrow.h"
 #include "backend/cpu/gemm/thin.h"
 #include "backend/cpu/gemm/units.h"
 
@@ -420,11 +421,11 @@ template <class V>
 constexpr MicroShape kMicroShape = {V::kRows, V::kLanes, V::kVectors, V::kDepth, V::kSteps, static_cast<int>(V::words(1))};
 template <class V>
 constexpr GemmCode gemm_code() {
-  return {kMicroShape<V>, run_tiny<V>, run_blocked<V>, run_chain<V>};
+  return {kMicroShape<V>, run_tiny<V>, run_blocked<V>, run_chain<V>, narrow_block<V>};
 }
 template <class V>
 constexpr GemmCode blocked_code() {
-  return {kMicroShape<V>, nullptr, run_blocked<V>, nullptr};
+  return {kMicroShape<V>, nullptr, run_blocked<V>, nullptr, nullptr};
 }
 
 }  // namespace
