@@ -77,6 +77,9 @@ CheckedRun::CheckedRun(const Executable& executable, void* const* inputs, void* 
 void CheckedRun::find_lifetimes() {
   const Program& p = executable_.program();
   last_use_.assign(p.buffers.size(), -1);
+  last_write_.assign(p.buffers.size(), -1);
+  for (size_t c = 0; c < p.calls.size(); ++c)
+    for (int b : p.calls[c].writes) last_write_[at(b)] = static_cast<int>(c);
   for (size_t c = 0; c < p.calls.size(); ++c)
     for (const auto* list : {&p.calls[c].reads, &p.calls[c].writes})
       for (int b : *list) last_use_[at(b)] = static_cast<int>(c);
@@ -136,7 +139,7 @@ void CheckedRun::check_guards(int call) const {
 void CheckedRun::check_finite(int call) const {
   for (int b : call_at(call).writes) {
     const ProgramBuffer& buffer = executable_.program().buffers[at(b)];
-    if (!buffer.value || !is_floating(buffer.dtype)) continue;
+    if (!buffer.value || !is_floating(buffer.dtype) || last_write_[at(b)] != call) continue;
     const int64_t n = executable_.graph().type_of(buffer.value).shape.num_elements();
     for (int64_t i = 0; i < n; ++i)
       if (const double x = element(address(b), buffer.dtype, i); !std::isfinite(x))

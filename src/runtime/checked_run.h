@@ -38,6 +38,7 @@ class CheckedRun {
   char* arena_;
   std::vector<int> buffer_of_value_;  // by value id, -1: never in memory
   std::vector<int> last_use_;         // by buffer: last call that touches its memory
+  std::vector<int> last_write_;       // by buffer: the call that completes it
   std::vector<int> written_before_;   // buffers that hold their value by now, inputs included
   std::vector<int> nodes_here_;       // nodes of the kernel looked at
   int call_ = 0;                      // its index

@@ -91,6 +91,7 @@ PlannedProgram Executable::plan(const Graph& graph, const ExecutableOptions& opt
   ScheduleOptions how;
   how.fuse = options.fuse && !flags().disabled("fuse");
   how.repeat_late = !flags().disabled("repeat_late");
+  how.write_parts = !flags().disabled("write_parts");
   how.num_threads = options.num_threads;
   how.input_layouts = options.input_layouts;
   PlannedProgram planned;

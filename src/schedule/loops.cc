@@ -286,9 +286,15 @@ class LoopBuilder {
     Draft d;
     d.row_level = at_row_level(v);
     d.access = {c_.graph.type_of(v).dtype, d.row_level ? Step::kSplat : Step::kUnit};
-    d.buffer = again ? c_.copy_of(v, index_) : c_.buffer_of(v);
     const Shape& shape = c_.graph.type_of(v).shape;
-    d.strides = nest_strides(shape, dense_strides(shape), d.row_level ? row_scale() : 1);
+    if (const auto part = c_.parts.find(v.id); part != c_.parts.end()) {
+      d.buffer = c_.buffer_of(part->second.whole);
+      d.offset = part->second.offset;
+      d.strides = nest_strides(shape, part->second.strides, 1);
+    } else {
+      d.buffer = again ? c_.copy_of(v, index_) : c_.buffer_of(v);
+      d.strides = nest_strides(shape, dense_strides(shape), d.row_level ? row_scale() : 1);
+    }
     store(it->second, std::move(d));
   }
 

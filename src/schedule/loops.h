@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "schedule/concatenations.h"
 #include "schedule/materialize.h"
 
 namespace ws {
@@ -18,6 +19,7 @@ struct LoopContext {
   std::function<int(int node)> partial_of;                            // buffer of a two-phase reduction's first phase
   /// Copies the window into a dense temporary and returns that; for windows that the loop nest cannot walk.
   std::function<int(const View& window, DType dtype)> copy_dense;
+  const std::map<int, PartWindow>& parts;                             // stored values that are written into a concatenation
   std::map<std::string, std::shared_ptr<const LoopKernel>>& kernels;  // by key: calls of equal structure share one
 };
 

@@ -18,10 +18,12 @@ class Orderer {
     after_.resize(n);
     writer_.assign(program.buffers.size(), -1);
     readers_.resize(program.buffers.size());
+    std::vector<std::vector<int>> writers(program.buffers.size());
     for (int c = 0; c < static_cast<int>(n); ++c) {
-      for (int b : program.calls[at(c)].writes) writer_[at(b)] = c;
+      for (int b : program.calls[at(c)].writes) writers[at(b)].push_back(c);
       for (int b : program.calls[at(c)].reads) readers_[at(b)].insert(c);
     }
+    for (size_t b = 0; b < program.buffers.size(); ++b) settle_writer(static_cast<int>(b), writers[b]);
     for (size_t b = 0; b < program.buffers.size(); ++b)
       for (int r : readers_[b])
         if (writer_[b] >= 0 && writer_[b] != r) edge(writer_[b], r);
@@ -77,6 +79,14 @@ class Orderer {
   }
 
  private:
+  /// A buffer that several calls write into is ready after the one that reads it too (a concatenation).
+  void settle_writer(int buffer, const std::vector<int>& writers) {
+    for (int w : writers)
+      if (writers.size() == 1 || readers_[at(buffer)].count(w) != 0) writer_[at(buffer)] = w;
+    WS_ASSERT(writers.empty() || writer_[at(buffer)] >= 0, "several calls write '{}' and none completes it",
+              program_.buffers[at(buffer)].name);
+    for (int w : writers) edge(w, writer_[at(buffer)]);
+  }
   /// All ranks must meet in one order, whatever the sizes of their parts make of the rest.
   void keep_order_of_collectives() {
     std::vector<std::pair<int64_t, int>> found;  // channel, call

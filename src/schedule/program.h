@@ -105,7 +105,7 @@ struct InputLayout {
 /// Lowers and fuses. `workers` sizes GEMM workspaces. Throws InternalError for a graph that does not verify.
 struct ScheduleOptions {
   bool fuse = true;
-  bool repeat_late = true;  // where fuse is on
+  bool repeat_late = true, write_parts = true;  // where fuse is on: repeat_late.h, concatenations.h
   int num_threads = 1;
   std::vector<InputLayout> input_layouts;
 };

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 
+#include "schedule/concatenations.h"
 #include "schedule/loops.h"
 #include "schedule/materialize.h"
 #include "schedule/order.h"
@@ -32,8 +33,10 @@ class Lowerer {
                                                                                  [this](const View& v, DType d) {
                                                                                    return copy_dense(v, d);
                                                                                  },
+                                                                                 parts_,
                                                                                  kernels_} {
     if (options.fuse && options.repeat_late) repeat_late(graph_, views_, groups_, materialized_);
+    if (options.fuse && options.write_parts) parts_ = find_parts(graph_, views_, groups_, materialized_);
   }
 
   Program run() {
@@ -285,6 +288,14 @@ class Lowerer {
     call.what = std::move(gemm);
   }
 
+  View written_part(const PartWindow& part, const Shape& dims) {
+    View w;
+    w.buffer = buffer_of(part.whole);
+    w.offset = part.offset;
+    w.dims = dims;
+    w.strides = part.strides;
+    return w;
+  }
   void lower_library(int n, int g) {
     const Node& x = node(n);
     KernelCall call;
@@ -296,13 +307,20 @@ class Lowerer {
     LibraryCall library;
     library.op = x.op->lowering == Lowering::kView ? nullptr : x.op;
     library.attrs = x.attrs;
+    double copied_bytes = 0;  // by a concatenation
     for (Value v : x.inputs) {
+      if (const auto part = parts_.find(v.id); part != parts_.end() && part->second.whole == x.results[0]) {
+        library.views.push_back(written_part(part->second, graph_.type_of(v).shape));
+        note(call.reads, library.views.back().buffer);  // so that it comes after those that write into it
+        continue;
+      }
       const Strided& s = views_.of(v);
       View w;
       w.buffer = buffer_read_by(s.base, g);
       w.offset = s.offset;
       w.dims = graph_.type_of(v).shape;
       w.strides = s.strides;
+      copied_bytes += window_bytes({-1, 0, w.dims, dense_strides(w.dims)}, graph_.type_of(v).dtype);
       if (!takes(x, w, graph_.type_of(v).dtype)) {
         w.buffer = copy_dense(w, graph_.type_of(v).dtype);
         w.offset = 0;
@@ -318,7 +336,7 @@ class Lowerer {
       w.dims = library.op == nullptr ? graph_.type_of(x.inputs[0]).shape : graph_.type_of(r).shape;
       w.strides = dense_strides(w.dims);
       note(call.writes, w.buffer);
-      call.cost.bytes += window_bytes(w, graph_.type_of(r).dtype);
+      call.cost.bytes += x.op->lowering == Lowering::kConcatenate ? copied_bytes : window_bytes(w, graph_.type_of(r).dtype);
       library.views.push_back(w);
     }
     if (x.op->name == "all_reduce") call.in_place.push_back({call.writes[0], call.reads[0]});
@@ -364,6 +382,7 @@ class Lowerer {
   Groups groups_;
   Materialized materialized_;
   Program program_;
+  std::map<int, PartWindow> parts_;
   std::map<std::string, std::shared_ptr<const LoopKernel>> kernels_;
   LoopContext loops_;
   std::vector<int> buffer_of_value_, priority_, copied_outputs_;

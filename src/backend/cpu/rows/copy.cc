@@ -189,7 +189,7 @@ void concatenate(const Strided& to, std::span<const Strided> parts, int axis, si
   Strided window = to;
   for (const Strided& part : parts) {
     window.dims = part.dims;
-    copy(window, part, element_bytes, workers);
+    if (part.data != window.data) copy(window, part, element_bytes, workers);  // else it was written there
     window.data = static_cast<char*>(window.data) +
                   part.dims[axis] * to.strides[static_cast<size_t>(axis)] * static_cast<int64_t>(element_bytes);
   }
