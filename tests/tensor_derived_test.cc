@@ -24,7 +24,7 @@ std::string bytes(const Tensor& t) {
 struct Tied : Stateful {
   Variable table, middle;
   explicit Tied(uint32_t seed = 1)
-      : table("table", random_floats({6, 8}, seed), true), middle("middle", random_floats({8, 8}, seed + 1), true) {}
+      : table("table", random_floats({33, 32}, seed), true), middle("middle", random_floats({32, 32}, seed + 1), true) {}
   Tensor operator()(const Tensor& x) const {
     return matmul(relu(matmul(matmul(x, table), middle)), table.value().transpose({1, 0}));
   }
@@ -52,8 +52,8 @@ auto evaluation(const Tied& model) {
   return [&model](const Tensor& x) { return model(x); };
 }
 
-Tensor batch_x(uint32_t step, int64_t rows = 5) { return random_floats({rows, 6}, 100 + step); }
-Tensor batch_y(uint32_t step, int64_t rows = 5) { return random_floats({rows, 6}, 200 + step); }
+Tensor batch_x(uint32_t step, int64_t rows = 5) { return random_floats({rows, 33}, 100 + step); }
+Tensor batch_y(uint32_t step, int64_t rows = 5) { return random_floats({rows, 33}, 200 + step); }
 
 /// Tests under bf16, with each kept copy compared with its parameter before every call.
 class Derived : public ::testing::Test {
@@ -77,16 +77,16 @@ TEST_F(Derived, CopiesAreInputsThatTheUpdateWrites) {
   }
   // One copy of the table serves both of its products, one side transposed.
   const MemoryAnalysis memory = step.memory_analysis();
-  EXPECT_EQ(memory.derived_bytes, (6 * 8 + 8 * 8) * 2);
-  EXPECT_EQ(memory.donated_bytes, (6 * 8 + 8 * 8) * 4);
-  EXPECT_EQ(memory.argument_bytes, (6 * 8 + 8 * 8 + 2 * 5 * 6) * 4);
+  EXPECT_EQ(memory.derived_bytes, (33 * 32 + 32 * 32) * 2);
+  EXPECT_EQ(memory.donated_bytes, (33 * 32 + 32 * 32) * 4);
+  EXPECT_EQ(memory.argument_bytes, (33 * 32 + 32 * 32 + 2 * 5 * 33) * 4);
   EXPECT_EQ(memory.peak_bytes,
             memory.argument_bytes + memory.derived_bytes + memory.output_bytes - memory.donated_bytes + memory.arena_bytes);
   EXPECT_NE(memory.text().find("derived"), std::string::npos);
   int64_t listed = 0;
   for (const TensorMemory& t : memory.tensors) listed += t.role == "derived" ? t.bytes : 0;
   EXPECT_EQ(listed, memory.derived_bytes);
-  EXPECT_NE(step.as_text().find("\"derived/bf16/table\": bf16[6, 8]"), std::string::npos) << step.as_text();
+  EXPECT_NE(step.as_text().find("\"derived/bf16/table\": bf16[33, 32]"), std::string::npos) << step.as_text();
 }
 
 TEST_F(Derived, SwitchedOffHasTheSameBits) {
@@ -115,8 +115,8 @@ TEST_F(Derived, OutsideWritesAreSeen) {
       case 1: other(x, y); break;
       case 2: descend(model, x, y); break;
       default:
-        model.middle.set(random_floats({8, 8}, i));
-        loop.middle.set(random_floats({8, 8}, i));
+        model.middle.set(random_floats({32, 32}, i));
+        loop.middle.set(random_floats({32, 32}, i));
         step(x, y);
     }
     descend(loop, x, y);
@@ -161,7 +161,7 @@ TEST_F(Derived, OnlyWhatIsWrittenInPlaceIsFollowed) {
     EXPECT_EQ(bytes(after), bytes(loop_after));
     EXPECT_EQ(model.state(), loop.state());
   }
-  EXPECT_EQ(step.memory_analysis().derived_bytes, 6 * 8 * 2);
+  EXPECT_EQ(step.memory_analysis().derived_bytes, 33 * 32 * 2);
 }
 
 TEST_F(Derived, TwoModelsOfOneProgramInTwoThreads) {

@@ -56,7 +56,8 @@ class Deriver {
   void find() {
     for (const Node& node : from_.nodes()) {
       const int input = narrows(node) ? viewed_input(node.inputs[0]) : -1;
-      const bool derives = input >= 0 && kept_[at(input)] && from_.type_of(from_.inputs()[at(input)].value).shape.rank() > 0;
+      const bool derives = input >= 0 && kept_[at(input)] &&
+                           from_.type_of(from_.inputs()[at(input)].value).shape.num_elements() >= kFewestDerivedElements;
       derived_at_.push_back(derives ? index_of({input, node.op, node.attrs}) : -1);
     }
   }

@@ -11,6 +11,9 @@
 
 namespace ws {
 
+/// Smaller parameters are cast in the time that keeping a copy would take.
+constexpr int64_t kFewestDerivedElements = 1024;
+
 struct DerivedInput {
   int of = -1;  // the graph input that it is made from
   const OpDef* op = nullptr;
