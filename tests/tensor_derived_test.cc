@@ -42,7 +42,7 @@ Tensor descend(const Tied& model, const Tensor& x, const Tensor& y) {
     if (v.trainable()) trained.push_back(v);
   Gradients g = grad(square(model(x) - y).mean(), trained);
   NoGrad no_grad;
-  for (size_t i = 0; i < trained.size(); ++i) trained[i].set(trained[i].value() - g.values[i] * 0.1);
+  for (size_t i = 0; i < trained.size(); ++i) trained[i].set(trained[i].value() - g.values[i] * 0.0005);
   return g.loss;
 }
 auto training_step(const Tied& model) {

@@ -119,9 +119,9 @@ void verify_plan(const Program& program, const MemoryPlan& plan) {
 std::string print(const Program& program, const MemoryPlan& plan) {
   const std::vector<Lifetime> lives = lifetimes(program);
   std::string out =
-      fmt::format("plan of {}: arena {} bytes (bound {}), arguments {}, outputs {}, donated {}, derived {}, peak {}\n",
-                  program.name, plan.arena_bytes, plan.lower_bound_bytes, plan.argument_bytes, plan.output_bytes,
-                  plan.donated_bytes, plan.derived_bytes, plan.peak_bytes);
+      fmt::format("plan of {}: arena {} bytes (bound {}), arguments {}, outputs {}, donated {}, {}peak {}\n", program.name,
+                  plan.arena_bytes, plan.lower_bound_bytes, plan.argument_bytes, plan.output_bytes, plan.donated_bytes,
+                  plan.derived_bytes > 0 ? fmt::format("derived {}, ", plan.derived_bytes) : "", plan.peak_bytes);
   std::vector<int> order;
   for (int b = 0; b < static_cast<int>(program.buffers.size()); ++b)
     if (plan.offsets[static_cast<size_t>(b)] >= 0) order.push_back(b);
