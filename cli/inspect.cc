@@ -73,6 +73,7 @@ Json summary(const std::string& model, int64_t parameters, const Compiled& step,
           {"argument_bytes", memory.argument_bytes},
           {"output_bytes", memory.output_bytes},
           {"donated_bytes", memory.donated_bytes},
+          {"derived_bytes", memory.derived_bytes},
           {"temporary_bytes", memory.temporary_bytes},
           {"arena_bytes", memory.arena_bytes},
           {"peak_bytes", memory.peak_bytes}};

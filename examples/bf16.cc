@@ -24,7 +24,9 @@ double train(ws::DType dtype, int64_t* temporary_bytes) {
   auto model = ws::models::gpt(config(), ws::Key(0));
   ws::Trainer trainer(model, ws::SoftmaxCrossEntropy(), ws::AdamW({.lr = 0.003}), {.compile = true, .compute_dtype = dtype});
   ws::History history = trainer.fit(X, y, {.epochs = 30, .batch_size = 16});
-  *temporary_bytes = trainer.compiled_step().memory_analysis().temporary_bytes;
+  ws::MemoryAnalysis memory = trainer.compiled_step().memory_analysis();
+  std::printf("copies of weights: %.2f MiB\n", static_cast<double>(memory.derived_bytes) / 0x1p20);
+  *temporary_bytes = memory.temporary_bytes;
   std::printf("%s", trainer.compiled_step().dtype_report().text().c_str());
   return history.train_loss.back();
 }

@@ -77,6 +77,20 @@ TEST(DataParallel, BatchNormAndDropout) {
   compare(make, MSE(), random_floats({13, 6}, 1), random_floats({13, 2}, 2), 7, 5);
 }
 
+// Each rank updates its own copies: compared with the parameters before every call.
+TEST(DataParallel, CopiesOfParametersInBf16) {
+  FlagScope check("verify", "1");
+  auto make = [] {
+    return std::make_unique<Sequential>(
+        Key(1), std::vector<LayerFactory>{layer<Linear>(6, 40), layer<Tanh>(), layer<Linear>(40, 40), layer<Linear>(40, 2)});
+  };
+  Tensor X = random_floats({13, 6}, 1), y = random_floats({13, 2}, 2);
+  Result loop = train(make, MSE(), X, y, {.compute_dtype = DType::bf16, .mesh = mesh()}, 4, 5);
+  Result compiled = train(make, MSE(), X, y, {.compile = true, .compute_dtype = DType::bf16, .mesh = mesh()}, 4, 5);
+  EXPECT_EQ(loop.losses, compiled.losses);
+  EXPECT_EQ(loop.state, compiled.state);
+}
+
 TEST(DataParallel, GptWithIgnoredTargets) {
   auto make = [] {
     models::GptConfig config;

@@ -84,7 +84,7 @@ struct CostAnalysis {
 struct TensorMemory {
   std::string name;  // of the graph's value ("%12 matmul") or input ("blocks.0.norm1.weight")
   std::string path;  // of the layer whose kernel writes it first
-  std::string role;  // "argument", "output", "donated", "temporary"
+  std::string role;  // "argument", "output", "donated", "derived", "temporary"
   std::string dtype;
   int64_t bytes = 0;
   int64_t offset = -1;                  // in the arena; -1 outside it
@@ -94,6 +94,7 @@ struct TensorMemory {
 
 struct MemoryAnalysis {
   int64_t argument_bytes = 0, output_bytes = 0, temporary_bytes = 0, peak_bytes = 0, donated_bytes = 0;
+  int64_t derived_bytes = 0;      // copies of parameters that the step keeps for itself, in the dtype of products; in the peak
   int64_t arena_bytes = 0;        // temporaries as planned, which the peak counts; with per-thread scratch it is temporary_bytes
   int64_t lower_bound_bytes = 0;  // the largest sum of temporaries that hold something at once: no arena is smaller
   std::vector<TensorMemory> tensors;

@@ -10,6 +10,7 @@ namespace ws {
 namespace {
 
 const char* role_of(const ProgramBuffer& b) {
+  if (b.derived) return "derived";
   if (b.alias_of >= 0) return "donated";
   switch (b.role) {
     case ProgramBuffer::Role::kInput: return "argument";
@@ -39,10 +40,11 @@ MemoryAnalysis analyse_memory(const Program& program, const MemoryPlan& plan, in
   m.argument_bytes = plan.argument_bytes;
   m.output_bytes = plan.output_bytes;
   m.donated_bytes = plan.donated_bytes;
+  m.derived_bytes = plan.derived_bytes;
   m.arena_bytes = plan.arena_bytes;
   m.temporary_bytes = plan.arena_bytes + scratch_bytes;
   m.lower_bound_bytes = plan.lower_bound_bytes;
-  m.peak_bytes = m.argument_bytes + m.output_bytes - m.donated_bytes + m.arena_bytes;
+  m.peak_bytes = plan.fixed_bytes() + m.arena_bytes;
   m.num_calls = static_cast<int>(program.calls.size());
   std::vector<std::string> path(program.buffers.size());
   for (auto call = program.calls.rbegin(); call != program.calls.rend(); ++call) {
@@ -53,6 +55,7 @@ MemoryAnalysis analyse_memory(const Program& program, const MemoryPlan& plan, in
   for (size_t b = 0; b < program.buffers.size(); ++b) {
     const ProgramBuffer& buffer = program.buffers[b];
     if (buffer.num_elements == 0 || !lives[b].used()) continue;
+    if (buffer.alias_of >= 0 && program.buffers[static_cast<size_t>(buffer.alias_of)].derived) continue;  // listed as that
     m.tensors.push_back({buffer.name, path[b], role_of(buffer), std::string(name_of(buffer.dtype)), buffer.num_bytes(),
                          plan.offsets[b], lives[b].first, lives[b].last, plan.shares_with[b] >= 0});
   }
@@ -66,6 +69,8 @@ std::string MemoryAnalysis::text() const {
   std::string text =
       line("arguments", argument_bytes, fmt::format("{} written in place", bytes_text(static_cast<double>(donated_bytes)))) +
       line("results", output_bytes - donated_bytes) +
+      (derived_bytes > 0 ? line("derived", derived_bytes, "copies of parameters in the dtype of products, kept from step to step")
+                         : "") +
       line("temporaries", temporary_bytes,
            fmt::format("arena {}, at least {} live at once", bytes_text(static_cast<double>(arena_bytes)),
                        bytes_text(static_cast<double>(lower_bound_bytes)))) +
@@ -109,6 +114,7 @@ Json to_json(const MemoryAnalysis& m) {
   return {{"argument_bytes", m.argument_bytes},
           {"output_bytes", m.output_bytes},
           {"donated_bytes", m.donated_bytes},
+          {"derived_bytes", m.derived_bytes},
           {"temporary_bytes", m.temporary_bytes},
           {"arena_bytes", m.arena_bytes},
           {"lower_bound_bytes", m.lower_bound_bytes},

@@ -82,11 +82,13 @@ std::string MemoryAnalysis::map_html(const std::string& title) const {
       "system-ui,sans-serif;max-width:1000px;margin:1.5em auto;"
       "padding:0 1em}}table{{border-collapse:collapse;display:block;overflow-x:auto}}td,th{{padding:.2em .8em;text-align:right;"
       "border-bottom:1px solid #8884}}td:first-child,th:first-child,td:nth-child(2),th:nth-child(2){{text-align:left}}"
-      "svg{{width:100%;height:auto}}</style></head>\n<body><h1>{0}</h1>\n<p>Peak {1}: arguments {2}, results {3}, temporaries "
-      "{4}. "
+      "svg{{width:100%;height:auto}}</style></head>\n<body><h1>{0}</h1>\n<p>Peak {1}: arguments {2}, results {3}, derived copies "
+      "of parameters {5}, "
+      "temporaries {4}. "
       "A rectangle is a tensor: from the kernel that writes it to the last that reads it; one hue a layer.</p>\n",
       escaped(title), bytes_text(static_cast<double>(peak_bytes)), bytes_text(static_cast<double>(argument_bytes)),
-      bytes_text(static_cast<double>(output_bytes - donated_bytes)), bytes_text(static_cast<double>(temporary_bytes)));
+      bytes_text(static_cast<double>(output_bytes - donated_bytes)), bytes_text(static_cast<double>(temporary_bytes)),
+      bytes_text(static_cast<double>(derived_bytes)));
   html += map_svg();
   html += "<table><tr><th>tensor</th><th>layer</th><th>role</th><th>bytes</th><th>offset</th><th>from</th><th>to</th></tr>\n";
   std::vector<const TensorMemory*> sorted;

@@ -13,18 +13,25 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 
+/// The buffer, or the one that it is written over.
+bool is_derived(const Program& program, const ProgramBuffer& b) {
+  return b.alias_of >= 0 ? program.buffers[static_cast<size_t>(b.alias_of)].derived : b.derived;
+}
+
 void count_signature(const Program& program, bool outputs_outside, MemoryPlan& plan) {
   int64_t outside = 0;
   for (const ProgramBuffer& b : program.buffers) {
-    if (b.role == ProgramBuffer::Role::kInput) plan.argument_bytes += b.num_bytes();
-    if (b.role != ProgramBuffer::Role::kOutput) continue;
+    if (b.role == ProgramBuffer::Role::kInput) (b.derived ? plan.derived_bytes : plan.argument_bytes) += b.num_bytes();
+    if (b.role != ProgramBuffer::Role::kOutput || is_derived(program, b)) continue;
     if (b.alias_of >= 0)
       plan.donated_bytes += b.num_bytes();
     else if (outputs_outside)
       outside += b.num_bytes();
   }
-  for (const Type& type : program.output_types) plan.output_bytes += type.num_bytes();
-  plan.peak_bytes = plan.argument_bytes + outside + plan.arena_bytes;
+  for (size_t o = 0; o < program.outputs.size(); ++o)
+    if (!is_derived(program, program.buffers[static_cast<size_t>(program.outputs[o].buffer)]))
+      plan.output_bytes += program.output_types[o].num_bytes();
+  plan.peak_bytes = plan.argument_bytes + plan.derived_bytes + outside + plan.arena_bytes;
 }
 
 }  // namespace
@@ -111,9 +118,10 @@ void verify_plan(const Program& program, const MemoryPlan& plan) {
 
 std::string print(const Program& program, const MemoryPlan& plan) {
   const std::vector<Lifetime> lives = lifetimes(program);
-  std::string out = fmt::format("plan of {}: arena {} bytes (bound {}), arguments {}, outputs {}, donated {}, peak {}\n",
-                                program.name, plan.arena_bytes, plan.lower_bound_bytes, plan.argument_bytes, plan.output_bytes,
-                                plan.donated_bytes, plan.peak_bytes);
+  std::string out =
+      fmt::format("plan of {}: arena {} bytes (bound {}), arguments {}, outputs {}, donated {}, {}peak {}\n", program.name,
+                  plan.arena_bytes, plan.lower_bound_bytes, plan.argument_bytes, plan.output_bytes, plan.donated_bytes,
+                  plan.derived_bytes > 0 ? fmt::format("derived {}, ", plan.derived_bytes) : "", plan.peak_bytes);
   std::vector<int> order;
   for (int b = 0; b < static_cast<int>(program.buffers.size()); ++b)
     if (plan.offsets[static_cast<size_t>(b)] >= 0) order.push_back(b);

@@ -11,7 +11,10 @@ struct MemoryPlan {
   std::vector<int64_t> offsets;  // by buffer; -1 where the buffer is an input, or lives elsewhere
   std::vector<int> shares_with;  // by buffer: the buffer whose memory was taken over in place, or -1
   int64_t argument_bytes = 0, output_bytes = 0, donated_bytes = 0, peak_bytes = 0;
+  int64_t derived_bytes = 0;      // inputs that the step keeps for itself; in none of the three before it, but in the peak
   int64_t lower_bound_bytes = 0;  // the largest sum of live temporaries: no plan can be below it
+  /// All that the step needs but its arena.
+  int64_t fixed_bytes() const { return argument_bytes + output_bytes - donated_bytes + derived_bytes; }
 };
 
 /// Offsets are 64-byte aligned. Outputs that are not donated are temporaries too (copied out or handed over by the runtime), unless

@@ -42,7 +42,7 @@ void recompute_within_budget(PlannedProgram& planned, const Graph& graph, const 
   int64_t arena_budget = -1, fixed = 0;
   if (options.memory_budget_bytes > 0) {
     const MemoryPlan without = plan_memory(*planned.program);
-    fixed = without.argument_bytes + without.output_bytes - without.donated_bytes;
+    fixed = without.fixed_bytes();
     arena_budget = std::max<int64_t>(options.memory_budget_bytes - fixed, 0);
   }
   planned.recomputation = recompute(*planned.program, graph, arena_budget, options.num_threads);
@@ -97,6 +97,8 @@ PlannedProgram Executable::plan(const Graph& graph, const ExecutableOptions& opt
   PlannedProgram planned;
   planned.program = std::make_shared<Program>(schedule(graph, how));
   Program& program = *planned.program;
+  for (auto input = program.input_buffers.end() - options.num_derived; input != program.input_buffers.end(); ++input)
+    program.buffers[static_cast<size_t>(*input)].derived = true;
   add_workspaces(program, backend, options.num_threads);
   recompute_within_budget(planned, graph, options);
   if (flags().poison) add_guards(program);

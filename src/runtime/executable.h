@@ -17,6 +17,7 @@ struct ExecutableOptions {
   int num_threads = 1;
   std::vector<InputLayout> input_layouts;  // empty: all inputs dense
   int64_t memory_budget_bytes = 0;         // of arguments, results and temporaries together; 0: none
+  int num_derived = 0;                     // the last inputs are derived ones (passes/derive_state.h)
   bool share_arena = false;                // the loop: one arena a thread for all its ops, as large as the largest needs
 };
 
@@ -26,7 +27,7 @@ struct PlannedProgram {
   MemoryPlan plan;
   Recomputation recomputation;
   /// State, arguments, results and temporaries, per-thread scratch left out.
-  int64_t peak_bytes() const { return plan.argument_bytes + plan.output_bytes - plan.donated_bytes + plan.arena_bytes; }
+  int64_t peak_bytes() const { return plan.fixed_bytes() + plan.arena_bytes; }
 };
 
 class Executable {

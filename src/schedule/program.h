@@ -26,10 +26,11 @@ struct ProgramBuffer {
   Role role = Role::kTemporary;
   DType dtype = DType::f32;
   int64_t num_elements = 0;
-  int index = -1;     // which graph input or output
-  int alias_of = -1;  // a donated output lives in this input buffer
-  Value value;        // of the graph that it holds, row-major; Value{}: blocks of a sum, copies, workspaces
-  std::string name;   // of the value, for maps and messages
+  int index = -1;        // which graph input or output
+  int alias_of = -1;     // a donated output lives in this input buffer
+  bool derived = false;  // an input that is computed from another one and kept from step to step (passes/derive_state.h)
+  Value value;           // of the graph that it holds, row-major; Value{}: blocks of a sum, copies, workspaces
+  std::string name;      // of the value, for maps and messages
   int64_t num_bytes() const { return num_elements * static_cast<int64_t>(size_of(dtype)); }
 };
 

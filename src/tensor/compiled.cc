@@ -128,9 +128,9 @@ CompiledEntry& Compiled::Impl::compile(std::span<const Tensor> inputs) {
   int num_threads = options.num_threads > 0 ? options.num_threads : configured_threads();
   std::string text = flags().check_trace ? print(traced.graph) : "";
   if (options.mesh.data > 1) traced.graph = partition(traced.graph, split_of(traced));
-  auto program = find_or_compile(traced.graph, num_threads, options.memory_budget_bytes, options.compile);
+  auto program = find_or_compile(traced.graph, traced.kept_inputs(), num_threads, options.memory_budget_bytes, options.compile);
   refuse_if_too_large(*program->executable, types);
-  auto entry = std::make_unique<CompiledEntry>(std::move(traced), std::move(program));
+  auto entry = std::make_unique<CompiledEntry>(std::move(traced), std::move(program), derived);
   entry->arguments = std::move(types);
   entry->compute_dtype = compute_dtype();
   entry->matmul_precision = matmul_precision();

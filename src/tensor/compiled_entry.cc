@@ -25,11 +25,10 @@ bool may_write_over(const Tensor& t, const Type& type) {
 
 }  // namespace
 
-CompiledEntry::CompiledEntry(TracedFunction traced, std::shared_ptr<SharedProgram> its_program)
+CompiledEntry::CompiledEntry(TracedFunction traced, std::shared_ptr<SharedProgram> its_program, DerivedValues& values)
     : program(std::move(its_program)), sources(std::move(traced.sources)), updates(std::move(traced.updates)),
       results(std::move(traced.results)), leaks(std::move(traced.leaks)) {
   const Graph& graph = traced.graph;
-  in.resize(sources.size());
   out.resize(graph.outputs().size());
   fresh.resize(out.size());
   donated.assign(sources.size(), false);
@@ -53,6 +52,9 @@ CompiledEntry::CompiledEntry(TracedFunction traced, std::shared_ptr<SharedProgra
       donated[static_cast<size_t>(graph.outputs()[static_cast<size_t>(updates[i].origin.index)].donates_input)] = true;
   }
   for (size_t i = 0; i < results.size(); ++i) own(results[i], Owner::kResult, i);
+  for (const DerivedInput& d : program->derived) derived.push_back(values.of(sources[static_cast<size_t>(d.of)].slot, d));
+  in.resize(sources.size() + derived.size());
+  out.resize(program->executable->graph().outputs().size());  // derived values are written where they are
 }
 
 bool CompiledEntry::accepts(std::span<const Tensor> inputs, DType dtype, MatmulPrecision products) const {
@@ -87,6 +89,7 @@ void CompiledEntry::bind_inputs(std::span<const Tensor> inputs) {
       case Tracer::Source::Kind::kSlot: bind(i, source.slot->value.impl()); break;
     }
   }
+  for (size_t d = 0; d < derived.size(); ++d) in[sources.size() + d] = derived[d]->up_to_date();
   if (!keeps_inputs) return;
   for (const Tracer::Source& source : sources) {
     switch (source.kind) {
@@ -128,6 +131,7 @@ void CompiledEntry::finish(std::vector<Tensor>& results_out) {
       source = updates[outputs[index].index].slot->value.impl();  // two Variables set to one value
     update.slot->bind(as_leaf(*dense_copy_if_needed(source), update.slot->leaf_id, update.slot->trainable));
   }
+  for (const auto& value : derived) value->follow();
   for (size_t i = 0; i < results.size(); ++i) {
     auto index = static_cast<size_t>(results[i].index);
     if (results[i].kind == Origin::Kind::kInput) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "passes/partition.h"
+#include "tensor/derived_values.h"
 #include "tensor/precision.h"
 #include "tensor/program_cache.h"
 #include "tensor/trace_function.h"
@@ -31,18 +32,24 @@ struct CompiledEntry {
   std::vector<TracedFunction::Update> updates;
   std::vector<Origin> results;
   std::vector<DTypeReport::Leak> leaks;
-  std::vector<bool> donated;    // by graph input
-  std::vector<Output> outputs;  // by graph output
-  bool keeps_inputs = false;    // some result or update is an input as it was
-  std::string trace_text;       // for CHECK_TRACE
+  std::vector<bool> donated;                           // by graph input
+  std::vector<Output> outputs;                         // by graph output
+  bool keeps_inputs = false;                           // some result or update is an input as it was
+  std::string trace_text;                              // for CHECK_TRACE
+  std::vector<std::shared_ptr<DerivedValue>> derived;  // by derived input of the program
 
   std::vector<void*> in, out;
   std::vector<std::shared_ptr<TensorImpl>> held;   // dense copies of strided arguments
   std::vector<std::shared_ptr<TensorImpl>> fresh;  // by graph output: new values of state that is not donated
   std::vector<Tensor> before;                      // by graph input, where keeps_inputs
 
+<<<<<<< HEAD
   CompiledEntry(TracedFunction traced, std::shared_ptr<SharedProgram> its_program);
   bool accepts(std::span<const Tensor> inputs, DType dtype, MatmulPrecision products) const;
+=======
+  CompiledEntry(TracedFunction traced, std::shared_ptr<SharedProgram> its_program, DerivedValues& values);
+  bool accepts(std::span<const Tensor> inputs, DType dtype) const;
+>>>>>>> derived
   void bind_inputs(std::span<const Tensor> inputs);
   void bind_outputs(std::vector<Tensor>& results_out);
   /// Slots and results take the new values.
@@ -53,6 +60,7 @@ struct Compiled::Impl {
   Function function;
   std::vector<Variable> state;  // each once
   JitOptions options;
+  DerivedValues derived;  // of all entries: two batch sizes share them
   std::vector<std::unique_ptr<CompiledEntry>> entries;
   CompiledEntry* last = nullptr;
   double compile_seconds = 0;

@@ -42,7 +42,8 @@ std::vector<Type> Compiled::Impl::with_batch(std::vector<Type> arguments, int64_
 }
 
 PlannedProgram Compiled::Impl::plan_for(std::span<const Type> arguments, int64_t budget_bytes) const {
-  return plan_traced(trace_function(function, state, arguments, options).graph, threads(), budget_bytes);
+  const TracedFunction traced = trace_function(function, state, arguments, options);
+  return plan_traced(traced.graph, traced.kept_inputs(), threads(), budget_bytes);
 }
 
 // The peak grows almost in a straight line with the batch: interpolate between a batch that fits and one that does not.
@@ -82,7 +83,7 @@ int64_t Compiled::Impl::largest_batch(const std::vector<Type>& arguments, int64_
 
 void Compiled::Impl::refuse_if_too_large(const Executable& executable, const std::vector<Type>& arguments) const {
   const MemoryPlan& plan = executable.plan();
-  const int64_t needed = plan.argument_bytes + plan.output_bytes - plan.donated_bytes + executable.temporary_bytes();
+  const int64_t needed = plan.fixed_bytes() + executable.temporary_bytes();
   const int64_t available = machine_memory_bytes();
   if (needed <= available) return;
   int64_t batch = 0;

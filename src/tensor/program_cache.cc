@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "passes/pipeline.h"
+#include "support/error.h"
 #include "support/flags.h"
 #include "support/log.h"
 #include "tensor/storage.h"
@@ -43,9 +44,31 @@ ExecutableOptions executable_options(int num_threads, int64_t memory_budget_byte
   return options;
 }
 
-std::shared_ptr<SharedProgram> compile(const Graph& graph, const ExecutableOptions& options) {
+/// A traced graph after passes and derive_state(), with what that asks of its options. A budget comes first: where derived values
+/// would have kernels run twice, or do not fit, there are none.
+struct Prepared {
+  DerivedState state;
+  ExecutableOptions options;
+};
+Prepared prepare(const Graph& traced, const std::vector<bool>& kept, ExecutableOptions options) {
+  Graph graph = run_pipeline(traced, pipeline_options()).graph;
+  if (flags().disabled("derived")) return {{std::move(graph), {}}, options};
+  DerivedState state = derive_state(graph, kept);
+  ExecutableOptions with = options;
+  with.num_derived = static_cast<int>(state.derived.size());
+  if (with.num_derived == 0) return {std::move(state), options};
+  try {
+    if (options.memory_budget_bytes == 0 || !Executable::plan(state.graph, with).recomputation.limited)
+      return {std::move(state), with};
+  } catch (const Error&) {
+  }
+  return {{std::move(graph), {}}, options};
+}
+
+std::shared_ptr<SharedProgram> compile(const Graph& graph, std::vector<DerivedInput> derived, const ExecutableOptions& options) {
   auto program = std::make_shared<SharedProgram>();
   program->executable = Executable::compile(graph, options);
+  program->derived = std::move(derived);
   // The loop's memory (and that of smaller programs) should not add to a large arena.
   if (program->executable->temporary_bytes() > kTrimAboveBytes) {
     drop_idle_programs();
@@ -57,11 +80,12 @@ std::shared_ptr<SharedProgram> compile(const Graph& graph, const ExecutableOptio
 
 }  // namespace
 
-std::shared_ptr<SharedProgram> find_or_compile(const Graph& traced, int num_threads, int64_t memory_budget_bytes, bool optimize) {
+std::shared_ptr<SharedProgram> find_or_compile(const Graph& traced, const std::vector<bool>& kept, int num_threads,
+                                               int64_t memory_budget_bytes, bool optimize) {
   ExecutableOptions options = executable_options(num_threads, memory_budget_bytes);
   options.fuse = options.fuse && optimize;
-  std::string key = fmt::format("threads {} budget {} optimize {} disabled {}\n", num_threads, memory_budget_bytes, optimize,
-                                fmt::join(flags().disable, ",")) +
+  std::string key = fmt::format("threads {} budget {} optimize {} disabled {} kept {}\n", num_threads, memory_budget_bytes,
+                                optimize, fmt::join(flags().disable, ","), fmt::join(kept, "")) +
                     print(traced);
   Cache& c = cache();
   {
@@ -69,17 +93,19 @@ std::shared_ptr<SharedProgram> find_or_compile(const Graph& traced, int num_thre
     if (auto found = c.programs.find(key); found != c.programs.end()) return found->second;
   }
   // Unlocked: two threads compile at once.
-  auto program = compile(optimize ? run_pipeline(traced, pipeline_options()).graph : traced, options);
+  Prepared p = optimize ? prepare(traced, kept, options) : Prepared{{traced, {}}, options};
+  auto program = compile(p.state.graph, std::move(p.state.derived), p.options);
   std::lock_guard lock(c.mutex);
   return c.programs.try_emplace(std::move(key), std::move(program)).first->second;
 }
 
-PlannedProgram plan_traced(const Graph& traced, int num_threads, int64_t memory_budget_bytes) {
-  return Executable::plan(run_pipeline(traced, pipeline_options()).graph, executable_options(num_threads, memory_budget_bytes));
+PlannedProgram plan_traced(const Graph& traced, const std::vector<bool>& kept, int num_threads, int64_t memory_budget_bytes) {
+  const Prepared p = prepare(traced, kept, executable_options(num_threads, memory_budget_bytes));
+  return Executable::plan(p.state.graph, p.options);
 }
 
 std::shared_ptr<SharedProgram> clone(const SharedProgram& program) {
-  return compile(program.executable->graph(), program.executable->options());
+  return compile(program.executable->graph(), program.derived, program.executable->options());
 }
 
 void drop_idle_programs() {

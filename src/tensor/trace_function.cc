@@ -130,6 +130,14 @@ std::vector<Value> call_traced(const Compiled::Function& function, Tracer& trace
 
 }  // namespace
 
+std::vector<bool> TracedFunction::kept_inputs() const {
+  std::vector<bool> kept;
+  for (const Tracer::Source& source : sources)
+    kept.push_back(source.slot && std::none_of(updates.begin(), updates.end(),
+                                               [&](const Update& u) { return u.slot == source.slot.get() && !u.donated; }));
+  return kept;
+}
+
 TracedFunction trace_function(const Compiled::Function& function, const std::vector<Variable>& state,
                               std::span<const Type> arguments, const JitOptions& options) {
   Tracer tracer(options.name);

@@ -27,6 +27,9 @@ struct TracedFunction {
   std::vector<Update> updates;  // the state that the function set
   std::vector<Origin> results;  // by result of the function
   std::vector<DTypeReport::Leak> leaks;
+
+  /// By graph input: a Variable's value, which this step leaves as it is or writes over. Its version tells of other writes.
+  std::vector<bool> kept_inputs() const;
 };
 
 /// Calls `function` once on traced inputs. The state's Variables hold traced values meanwhile and their own again

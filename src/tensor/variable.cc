@@ -73,7 +73,6 @@ void Variable::set(const Tensor& value) {
   if (value.dtype() != slot.value.dtype() || !(value.shape() == slot.value.shape()))
     fail("{}Variable '{}' is {} and cannot be set to {}", path_prefix(), slot.name, describe(*slot.value.impl()),
          describe(*value.impl()));
-  ++slot_->version;
   TensorImpl& impl = *value.impl();
   Tracer* tracer = context().tracer;
   if (tracer && tracer->registered(slot)) {
@@ -87,6 +86,7 @@ void Variable::set(const Tensor& value) {
     fail("{}{}: Variable '{}' is set inside the function but is not part of its state: pass its owner to jit()", path_prefix(),
          tracer->name(), slot.name);
   if (impl.traced()) Tracer::check_usable(impl, "Variable::set");
+  ++slot_->version;
   slot_->bind(as_leaf(*dense_copy_if_needed(value.impl()), slot.leaf_id, slot.trainable));
 }
 

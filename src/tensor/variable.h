@@ -23,7 +23,7 @@ struct Variable::Slot : std::enable_shared_from_this<Variable::Slot> {
   Tensor value;
   bool trainable = false;
   uint64_t leaf_id = 0;
-  uint64_t version = 0;  // counts writes
+  uint64_t version = 0;  // counts writes, not those that a trace records
 };
 
 /// Grows whenever any Variable's trainable flag changes: compiled functions look again at theirs.

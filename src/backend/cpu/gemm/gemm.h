@@ -31,6 +31,13 @@ struct GemmOperand {
   void* context = nullptr;
 };
 
+/// Memory of the result's shape that a store hole will touch: asked for while the tile's last products run. Never read here.
+struct StoreOperand {
+  const void* data = nullptr;  // where element (0, 0) of batch item 0 lies; columns are adjacent, batch items follow each other
+  int64_t row_bytes = 0, element_bytes = 0;
+};
+constexpr int kMaxStoreOperands = 3;
+
 struct Gemm {
   int64_t batch = 1, m = 0, n = 0, k = 0;  // any may be 0 (k = 0 gives +0)
   DType operand_dtype = DType::f32;        // f32 or bf16, of A and B
@@ -40,6 +47,8 @@ struct Gemm {
   int64_t c_row_stride = 0, c_batch_stride = 0;
   StoreHole store = nullptr;  // then C is not written
   void* store_context = nullptr;
+  StoreOperand store_operands[kMaxStoreOperands] = {};
+  int num_store_operands = 0;
 };
 
 /// Decided by sizes alone, so that a product has one order however it is run. Products in batches stay with the order of FMAs: those

@@ -36,6 +36,13 @@ struct Lookahead {
   }
 };
 
+/// The part of a store hole's operand that belongs to a kernel's elements: `bytes` of each row.
+struct StoreRows {
+  const char* at = nullptr;
+  int64_t row_bytes = 0, bytes = 0;
+};
+constexpr int kMaxStoreRows = 3;
+
 struct MicroCall {
   int64_t k = 0;  // words
   const float* a = nullptr;
@@ -56,7 +63,9 @@ struct MicroCall {
       nullptr;  // the next panel of columns (V::Element) is copied on the way: `copy_rows` rows of words, their
   int64_t copy_step = 0, copy_rows = 0;  // elements copy_step apart
   float* copy_dst = nullptr;
-  const char* copy_ahead = nullptr;  // what to ask for meanwhile, as far apart
+  const char* copy_ahead = nullptr;     // what to ask for meanwhile, as far apart
+  StoreRows store_rows[kMaxStoreRows];  // asked for on the way
+  int num_store_rows = 0;
 };
 using MicroKernel = void (*)(const MicroCall& call);
 
@@ -168,11 +177,21 @@ void micro_kernel(const MicroCall& call) {
   const char* copy_ahead = call.copy_ahead;
   float* copy_dst = call.copy_dst;
   int64_t copy_rows = call.copy_rows;
+  int store_rows = 0, store_row = call.num_store_rows > 0 ? 0 : MR;
+  const char* store_at = call.store_rows[0].at;
   for (; k >= kMicroUnroll; k -= kMicroUnroll) {
     for (int at = 0; at < kBytes; at += 64) __builtin_prefetch(c_ahead + at, 1);
     __builtin_prefetch(c_ahead + kBytes - 1, 1);  // C need not start on a line
     if (c_ahead != c_last) c_ahead += ldc_bytes;
     if (next_lines > 0) --next_lines, call.next->ask();
+    if (store_row < MR) {
+      const StoreRows& rows = call.store_rows[store_rows];
+      __builtin_prefetch(store_at, 0, 2);
+      if (rows.bytes > 64) __builtin_prefetch(store_at + 64, 0, 2);
+      __builtin_prefetch(store_at + rows.bytes - 1, 0, 2);
+      store_at += rows.row_bytes;
+      if (++store_row == MR && ++store_rows < call.num_store_rows) store_row = 0, store_at = call.store_rows[store_rows].at;
+    }
     if (kCopy && copy_rows > 0) {
       --copy_rows;
       constexpr int kRowBytes = V::kVectors * V::kLanes * static_cast<int>(sizeof(typename V::Element));

@@ -24,6 +24,8 @@ struct Strip {
   Bf16* rounded = nullptr;  // the finished sums go here, rounded, and not to C
   int64_t ld_rounded = 0;
   float* partial = nullptr;  // room for the strip's chains between passes, [rows, panel], where C cannot hold them
+  StoreRows store_rows[kMaxStoreRows] = {};  // of the strip's first row
+  int num_store_rows = 0;
 };
 
 /// One packed panel of columns; side work is done on the way.
@@ -50,6 +52,11 @@ void columns_of_rows(const Strip& s, const RowBlock& a, const float* b, SideWork
       call.c = (is_last || in_c ? s.c : s.partial) + begin * call.ldc;
       call.chain = continues ? (in_c ? s.c : s.partial) + begin * call.ld_chain : nullptr;
       if (is_last && s.rounded != nullptr) call.rounded = s.rounded + begin * s.ld_rounded, call.ld_rounded = s.ld_rounded;
+      if (is_last) call.num_store_rows = s.num_store_rows;
+      for (int o = 0; o < call.num_store_rows; ++o) {
+        call.store_rows[o] = s.store_rows[o];
+        call.store_rows[o].at += begin * s.store_rows[o].row_bytes;
+      }
       side.share(call);
       const size_t copy = call.copy_rows > 0;
       (a.packed ? Kernels<V>::packed[copy] : Kernels<V>::row_major[copy])[height - 1][vectors - 1](call);
@@ -191,8 +198,8 @@ class Nest {
   int64_t row_begin(int64_t row_block) const { return part_begin(p_.rows, p_.row_blocks, row_block); }
 
   Strip strip_of(const Tile& t, int64_t panel, int64_t k_block, int lane) const {
-    const bool rounds = p_.rounds_in_kernel && k_block + 1 == p_.k_blocks;
-    return {.rows = t.rows,
+    const bool is_last = k_block + 1 == p_.k_blocks, rounds = p_.rounds_in_kernel && is_last;
+    Strip s{.rows = t.rows,
             .depth = V::words(depth_of(k_block)),
             .columns = columns_in(panel),
             .c = t.c == nullptr ? nullptr : t.c + (panel - t.panel0) * kColumns,
@@ -201,6 +208,17 @@ class Nest {
             .rounded = rounds ? result<Bf16>(t.batch, t.row0, panel * kColumns) : nullptr,
             .ld_rounded = g_.c_row_stride,
             .partial = floats(lane, p_.partial_offset)};
+    if (is_last && !p_.swapped) add_store_rows(s, t, panel);
+    return s;
+  }
+  /// The hole's operands, so that they are near when the tile is done.
+  void add_store_rows(Strip& s, const Tile& t, int64_t panel) const {
+    static_assert(kMaxStoreRows == kMaxStoreOperands);
+    for (; s.num_store_rows < g_.num_store_operands; ++s.num_store_rows) {
+      const StoreOperand& x = g_.store_operands[s.num_store_rows];
+      const int64_t first = (t.batch * g_.m + t.row0) * x.row_bytes + panel * kColumns * x.element_bytes;
+      s.store_rows[s.num_store_rows] = {static_cast<const char*>(x.data) + first, x.row_bytes, s.columns * x.element_bytes};
+    }
   }
 
   /// The lane's block of rows; prepared unless it is the last one used.
@@ -333,15 +351,23 @@ class Nest {
   int64_t column_panels_ = 0, tiles_ = 0;
 };
 
-/// A small operand whole, dense and in fp32.
-inline void whole_operand(float* to, const GemmOperand& x, DType dtype, int64_t batch, int64_t rows, int64_t cols, int worker) {
-  if (x.hole != nullptr && dtype == DType::f32) return x.hole(x.context, to, cols, batch, 0, 0, rows, cols, worker);
+/// A small operand that a hole gives, dense and in fp32.
+inline void filled_operand(float* to, const GemmOperand& x, DType dtype, int64_t batch, int64_t rows, int64_t cols, int worker) {
+  if (dtype == DType::f32) return x.hole(x.context, to, cols, batch, 0, 0, rows, cols, worker);
   Bf16 filled[kTinyElements];
-  const Bf16* from = static_cast<const Bf16*>(x.data) + batch * x.batch_stride;
-  if (x.hole != nullptr) x.hole(x.context, filled, cols, batch, 0, 0, rows, cols, worker);
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < cols; ++j)
-      to[i * cols + j] = widen(x.hole != nullptr ? filled[i * cols + j] : from[i * x.row_stride + j * x.col_stride]);
+  x.hole(x.context, filled, cols, batch, 0, 0, rows, cols, worker);
+  for (int64_t i = 0; i < rows * cols; ++i) to[i] = widen(filled[i]);
+}
+
+/// A small operand as to[depth * lines + line], in fp32. Stores whole vectors: a vector of slack follows.
+template <class V, class S>
+void pack_tiny(float* to, int64_t lines, int64_t depth, const S* src, int64_t line_stride, int64_t depth_stride) {
+  if (lines == 1 && depth_stride == 1) return pack_adjacent_lines<V>(to, depth, depth, 1, src, 0);
+  if (line_stride == 1 || lines == 1) return pack_adjacent_lines<V>(to, lines, lines, depth, src, depth_stride);
+  // Squares are stored by whole vectors, too: only where none reaches into a row that is done.
+  if (depth_stride == 1 && (lines <= V::kLanes || lines % V::kLanes == 0))
+    return pack_adjacent_depth<V>(to, lines, lines, depth, src, line_stride);
+  pack_strided<V>(to, lines, lines, depth, src, line_stride, depth_stride);
 }
 
 /// Products so small that everything fits on the stack; straight to C unless a hole or a rounding wants the tile.
@@ -352,21 +378,26 @@ void tiny_item(const Gemm& g, int64_t batch, int worker) {
   const float* b = b_lines.at<float>(batch, 0, 0);
   RowBlock a{a_lines.at<float>(batch, 0, 0), g.a.row_stride, g.a.col_stride, false};
   int64_t ldb = g.b.row_stride;
-  alignas(64) float a_block[kElements], b_block[kElements + V::kLanes], tile[kElements];
-  if (g.a.hole != nullptr || !a_lines.is_f32()) {
-    whole_operand(a_block, g.a, g.operand_dtype, batch, g.m, g.k, worker);
+  alignas(64) float a_block[kElements + V::kLanes], b_block[kElements + V::kLanes], tile[kElements];
+  if (g.a.hole != nullptr) {
+    filled_operand(a_block, g.a, g.operand_dtype, batch, g.m, g.k, worker);
     a = {a_block, g.k, 1, false};
-  }
-  if (g.b.hole != nullptr || !b_lines.is_f32()) {
-    whole_operand(b_block, g.b, g.operand_dtype, batch, g.k, g.n, worker);
-    b = b_block, ldb = g.n;
-  } else if (g.b.col_stride != 1 && g.n > 1) {
-    // Whole vectors are stored: only where none reaches into a row that is done.
-    const bool in_vectors = g.b.row_stride == 1 && (g.n <= V::kLanes || g.n % V::kLanes == 0);
-    if (in_vectors)
-      pack_adjacent_depth<V>(b_block, g.n, g.n, g.k, b, g.b.col_stride);
+  } else if (!a_lines.is_f32()) {
+    const Bf16* from = a_lines.at<Bf16>(batch, 0, 0);
+    const bool by_rows = g.a.col_stride == 1;  // kernels take either order
+    if (by_rows)
+      pack_tiny<V>(a_block, g.k, g.m, from, 1, g.a.row_stride);
     else
-      pack_strided<V>(b_block, g.n, g.n, g.k, b, g.b.col_stride, g.b.row_stride);
+      pack_tiny<V>(a_block, g.m, g.k, from, g.a.row_stride, g.a.col_stride);
+    a = {a_block, by_rows ? g.k : 1, by_rows ? 1 : g.m, false};
+  }
+  if (g.b.hole != nullptr) {
+    filled_operand(b_block, g.b, g.operand_dtype, batch, g.k, g.n, worker);
+    b = b_block, ldb = g.n;
+  } else if (!b_lines.is_f32() || (g.b.col_stride != 1 && g.n > 1)) {
+    with_element_type(g.operand_dtype, [&]<class S>(const S*) {
+      pack_tiny<V>(b_block, g.n, g.k, b_lines.at<S>(batch, 0, 0), g.b.col_stride, g.b.row_stride);
+    });
     b = b_block, ldb = g.n;
   }
   const bool is_bf16 = g.result_dtype == DType::bf16, in_tile = g.store != nullptr || is_bf16;
