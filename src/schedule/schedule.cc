@@ -8,6 +8,7 @@
 #include "schedule/order.h"
 #include "schedule/products.h"
 #include "schedule/repeat_late.h"
+#include "schedule/split_buckets.h"
 #include "support/error.h"
 
 namespace ws {
@@ -43,6 +44,7 @@ class Lowerer {
     make_outputs();
     for (int g = 0; g < static_cast<int>(groups_.list.size()); ++g) lower_group(g);
     copy_remaining_outputs();
+    split_buckets(program_, priority_);
     order_calls(program_, priority_, donations_);
     return std::move(program_);
   }

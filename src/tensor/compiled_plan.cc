@@ -42,7 +42,7 @@ std::vector<Type> Compiled::Impl::with_batch(std::vector<Type> arguments, int64_
 }
 
 PlannedProgram Compiled::Impl::plan_for(std::span<const Type> arguments, int64_t budget_bytes) const {
-  return plan_traced(trace_function(function, state, arguments, options).graph, threads(), budget_bytes);
+  return plan_traced(rank_part(trace_function(function, state, arguments, options)), threads(), budget_bytes);
 }
 
 // The peak grows almost in a straight line with the batch: interpolate between a batch that fits and one that does not.
