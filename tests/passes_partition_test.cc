@@ -237,6 +237,20 @@ std::vector<int64_t> buckets_of(const Graph& graph, int64_t bucket_bytes) {
   return found;
 }
 
+// A sum of summands travels once, also where only its rows are wanted.
+TEST(Partition, ShardedStateDoesNotSplitSumsOfSummands) {
+  const Graph whole = parse(R"(graph tied(%x: f32[4, 3], %g: f32[4, 3], %i: i32[4], %m: f32[3, 3]) {
+  %4 = matmul %x, %g {out_dtype = f32, transpose_a = true, transpose_b = false} : f32[3, 3]
+  %5 = scatter_add %i, %g {rows = 3} : f32[3, 3]
+  %6 = add %5, %4 : f32[3, 3]
+  %7 = add %m, %6 : f32[3, 3]
+  return %7 "next/m" donates 3
+})");
+  const Graph g = partition(whole, {0, 2, {true, true, true, false}, {false, false, false, true}, {true}});
+  EXPECT_EQ(count(g, "all_reduce"), 1);
+  EXPECT_EQ(count(g, "all_gather"), 0);
+}
+
 TEST(FillBuckets, GradientsTravelTogetherAndTheLossAlone) {
   const Graph g = partition(parse(kStep), {0, 2, {true, true, false, false, false}});
   EXPECT_EQ(buckets_of(g, 1 << 20), (std::vector<int64_t>{1, 1, 0}));

@@ -3,7 +3,6 @@
 
 #include "ranks_util.h"
 #include "support/communicator.h"
-#include "support/flags.h"
 
 namespace ws::testing {
 namespace {
@@ -73,20 +72,18 @@ TEST(Overlap, StepsThatAreSkipped) {
   }
 }
 
-// checkpoint() and buckets: kernels run twice, ranks meet once; arena guarded and poisoned.
-TEST(Overlap, RecomputationAndPoison) {
-  if (!communicator().overlaps()) GTEST_SKIP() << "one rank";
+// checkpoint() and buckets: kernels run twice, ranks meet once.
+TEST(Overlap, Recomputation) {
   const Tensor tokens = random_ints({8, 12}, 28, 4), targets = random_ints({8, 12}, 28, 5);
-  std::vector<double> losses[3];
-  int64_t arena[3] = {};
-  int repeated[3] = {};
-  for (int variant = 0; variant < 3; ++variant) {
-    FlagScope poison("poison", variant == 2 ? "1" : "0");
+  std::vector<double> losses[2];
+  int64_t arena[2] = {};
+  int repeated[2] = {};
+  for (int variant = 0; variant < 2; ++variant) {
     models::GptConfig config;
     config.width = 32, config.heads = 4, config.blocks = 2, config.max_len = 12, config.dropout = 0.1;
     config.checkpoint = variant > 0;
     models::Gpt model(config, Key(2));
-    TrainerOptions options = {.compile = true, .clip_norm = 1.0, .mesh = mesh()};
+    TrainerOptions options = {.compile = true, .mesh = mesh()};
     options.mesh.overlap = Overlap::on;
     options.mesh.bucket_bytes = 5000;
     Trainer trainer(model, SoftmaxCrossEntropy(), AdamW({.lr = 1e-2}), options);
@@ -96,7 +93,6 @@ TEST(Overlap, RecomputationAndPoison) {
     distributed::check_replicas(model.parameters());
   }
   EXPECT_EQ(losses[0], losses[1]);
-  EXPECT_EQ(losses[0], losses[2]);
   EXPECT_EQ(repeated[0], 0);
   EXPECT_GT(repeated[1], 0);
   EXPECT_LT(arena[1], arena[0]);

@@ -171,6 +171,8 @@ class Partitioner {
       attrs.set("offset", attrs.integer("offset") + my_range(p).first * row);
     }
     if (node.op->has(kSwapsPairs) && p.axis == shape_of(v).rank() - 1) return {};
+    for (Value in : node.inputs)
+      if (place_of(in).partial()) return {};  // summands of ranks were added before they travelled: the sum has those bits
     std::vector<Value> inputs;
     for (Value in : node.inputs) inputs.push_back(part(in, p));
     return build_.apply(*node.op, inputs, attrs)[0];

@@ -98,7 +98,9 @@ class Lowerer {
         program_.buffers[at(b)].alias_of = program_.input_buffers[at(out.donates_input)];
     }
   }
+  /// Nothing is written: it is the input, or it is empty (a rank without rows).
   bool is_unchanged(const GraphOutput& out) const {
+    if (out.donates_input >= 0 && graph_.type_of(out.value).shape.num_elements() == 0) return true;
     return out.donates_input >= 0 && views_.of(out.value).base == graph_.inputs()[at(out.donates_input)].value &&
            views_.is_whole(out.value);
   }

@@ -31,8 +31,6 @@ done
 "$WS" "${small[@]}" --steps 20 --out shared1 --resume >one.json 2>err || complain "one after two: $(cat err)"
 awk -v a="$(loss one.json)" -v b="$(loss four.json)" 'BEGIN { d = a - b; exit !(a > 0 && (d < 0 ? -d : d) <= 1e-4 * a) }' ||
   complain "losses differ: $(cat one.json four.json)"
-"$WS" "${small[@]}" --steps 1 --optimizer muon --ranks 2 --shard-optimizer >out 2>err
-[ $? = 1 ] && [ "$(wc -l <err)" = 1 ] && grep -q 'Muon.*cannot be sharded' err || complain "sharded Muon: $(cat err)"
 
 "$WS" bench --model mlp --width 32 --blocks 1 --batch 8 --steps 3 --ranks 2 --json >out 2>err && grep -q '"beta_bytes_per_s"' out ||
   complain "bench --ranks 2: $(cat out err)"
