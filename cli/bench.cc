@@ -9,6 +9,7 @@
 #include "ranks.h"
 #include "support/error.h"
 #include "support/flags.h"
+#include "tensor/overlap.h"
 #include "workload.h"
 
 namespace ws::cli {
@@ -17,7 +18,8 @@ namespace {
 struct BenchOptions {
   WorkloadOptions workload;
   std::string mode = "compiled", dtype = "fp32", matmul_precision = "highest", optimizer;
-  int64_t steps = 0, warmup = 3, memory_budget = 0, ranks = 1;
+  int64_t steps = 0, warmup = 3, memory_budget = 0;
+  MeshOptions mesh;
   bool json = false;
 };
 
@@ -27,6 +29,38 @@ int64_t default_steps(const std::string& model) {
   return model == "tiny" ? 100'000 : model == "mlp" ? 60 : model == "encoder" ? 6 : 3;
 }
 
+/// What this process keeps of it.
+int64_t state_bytes(const Optimizer& optimizer) {
+  std::vector<Variable> state;
+  optimizer.collect_state(state);
+  int64_t bytes = 0;
+  for (const Variable& v : state) bytes += v.value().shape().num_elements() * static_cast<int64_t>(size_of(v.value().dtype()));
+  return bytes;
+}
+
+/// The same step, timed: gradients overlapped with the backward pass, or not.
+struct Timed {
+  Compiled* program = nullptr;
+  std::vector<double> seconds = {};  // by block, of one step
+  Communicator::Times communication = {};
+  int64_t steps = 0;
+
+  void add(double block_seconds, int64_t block, const Communicator::Times& before) {
+    const Communicator::Times now = communicator().times();
+    seconds.push_back(block_seconds / static_cast<double>(block));
+    communication.exposed_s += now.exposed_s - before.exposed_s;
+    communication.total_s += now.total_s - before.total_s;
+    steps += block;
+  }
+  Json json(bool overlap) const {
+    const double n = static_cast<double>(steps) * 1e-3;
+    return {{"overlap", overlap},
+            {"median_ms", median(seconds) * 1e3},
+            {"comm_exposed_ms", communication.exposed_s / n},
+            {"comm_ms", communication.total_s / n}};
+  }
+};
+
 int bench(const BenchOptions& o) {
   if (o.mode != "loop" && o.mode != "compiled") fail("--mode must be loop or compiled, not '{}'", o.mode);
   if (o.steps < 0 || o.warmup < 0) fail("--steps and --warmup must not be negative");
@@ -34,13 +68,21 @@ int bench(const BenchOptions& o) {
   auto optimizer =
       make_optimizer({o.optimizer.empty() ? w.default_optimizer : o.optimizer}, w.default_lr, w.default_weight_decay);
   bool compiled = o.mode == "compiled", is_gpt = o.workload.model == "gpt";
-  Trainer trainer(*w.model, w.loss, *optimizer,
-                  {.compile = compiled,
-                   .num_threads = configured_threads(),
-                   .compute_dtype = compute_dtype_of(o.dtype),
-                   .matmul_precision = matmul_precision_of(o.matmul_precision),
-                   .memory_budget_bytes = o.memory_budget,
-                   .mesh = {.data = distributed::size()}});
+  const bool compares = o.mesh.overlap == "both" && distributed::size() > 1 && compiled && communicator().overlaps();
+  MeshOptions mesh = o.mesh;
+  if (mesh.overlap == "both") mesh.overlap = "auto";
+  TrainerOptions options = {.compile = compiled,
+                            .num_threads = configured_threads(),
+                            .compute_dtype = compute_dtype_of(o.dtype),
+                            .matmul_precision = matmul_precision_of(o.matmul_precision),
+                            .memory_budget_bytes = o.memory_budget,
+                            .mesh = mesh.mesh(),
+                            .shard_optimizer = mesh.shard_optimizer};
+  Trainer trainer(*w.model, w.loss, *optimizer, options);
+  const Mesh trainer_mesh = options.mesh;
+  const bool overlap = overlaps(trainer_mesh);
+  options.mesh.overlap = overlap ? Overlap::off : Overlap::on;
+  Trainer other_trainer(*w.model, w.loss, *optimizer, options);  // on the same model, where it is used at all
 
   Key key = Key(o.workload.seed).fold("data");
   Samples batch = w.draw(key.fold(uint64_t{0}), w.batch);
@@ -48,11 +90,17 @@ int bench(const BenchOptions& o) {
   Compiled* program = compiled ? &trainer.compiled_step() : nullptr;
   double compile_ms = program ? program->compile_seconds() * 1e3 : NAN;
   std::vector<Tensor> outputs;
-  auto step = [&] {
+  Timed timed{program}, other;
+  if (compares) {
+    other_trainer.train_step(batch.X, batch.y);
+    other.program = &other_trainer.compiled_step();
+  }
+  auto step_of = [&](Timed& which) {
     const Tensor inputs[] = {batch.X, batch.y};
-    if (program) return program->run(inputs, outputs);
+    if (which.program) return which.program->run(inputs, outputs);
     outputs.assign(1, trainer.train_step(batch.X, batch.y));
   };
+  auto step = [&] { step_of(timed); };
   for (int64_t i = 0; i < o.warmup; ++i) step();
   double begin = now_seconds();
   step();
@@ -62,13 +110,20 @@ int bench(const BenchOptions& o) {
   int64_t block = estimate >= kBlockSeconds
                       ? 1
                       : std::min(static_cast<int64_t>(std::ceil(kBlockSeconds / estimate)), std::max<int64_t>(steps / 5, 1));
-  std::vector<double> seconds;
+  auto time_block = [&](Timed& which) {
+    const Communicator::Times before = communicator().times();
+    begin = now_seconds();
+    for (int64_t i = 0; i < block; ++i) step_of(which);
+    which.add(now_seconds() - begin, block, before);
+  };
   for (int64_t done = 0; done < steps; done += block) {
     if (is_gpt) batch = w.draw(key.fold(static_cast<uint64_t>(done + 1)), w.batch);  // fresh windows, not timed
-    begin = now_seconds();
-    for (int64_t i = 0; i < block; ++i) step();
-    seconds.push_back((now_seconds() - begin) / static_cast<double>(block));
+    const bool first = done / block % 2 == 0;                                        // in turns
+    if (compares && !first) time_block(other);
+    time_block(timed);
+    if (compares && first) time_block(other);
   }
+  const std::vector<double>& seconds = timed.seconds;
   double middle = median(seconds);
   Json result = {{"model", o.workload.model},
                  {"mode", o.mode},
@@ -93,7 +148,19 @@ int bench(const BenchOptions& o) {
   result["threads"] = configured_threads();
   result["parameters"] = w.model->num_parameters();
   result["ranks"] = distributed::size();
-  if (distributed::size() > 1) result["all_reduce"] = to_json(measure_all_reduce(communicator()));
+  result["state_bytes"] = state_bytes(*optimizer);
+  if (distributed::size() > 1) {
+    result["all_reduce"] = to_json(measure_all_reduce(communicator()));
+    if (overlap) result["bucket_bytes"] = bucket_bytes(trainer_mesh);
+    result["communication"] = timed.json(overlap);
+  }
+  if (compares) {
+    result["other_communication"] = other.json(!overlap);
+    std::vector<double> ratios;
+    for (size_t i = 0; i < seconds.size(); ++i)
+      ratios.push_back(overlap ? other.seconds[i] / seconds[i] : seconds[i] / other.seconds[i]);
+    result["overlap_speedup"] = median(ratios);
+  }
   o.json ? print_json(result) : print_readable(result);
   return 0;
 }
@@ -112,9 +179,9 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--optimizer", o->optimizer, "as in train; default sgd, for gpt adamw");
   add_number(command, "--steps", o->steps, 1, kMaxSteps, "timed steps");
   add_number(command, "--warmup", o->warmup, 0, kMaxSteps, "steps before those");
-  add_ranks(command, o->ranks);
+  add_mesh(command, o->mesh);
   add_json_option(command, o->json);
-  command->callback([o, &action] { action = [o] { return on_ranks(o->ranks, [o] { return bench(*o); }); }; });
+  command->callback([o, &action] { action = [o] { return on_ranks(o->mesh.ranks, [o] { return bench(*o); }); }; });
 }
 
 }  // namespace ws::cli

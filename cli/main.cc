@@ -37,11 +37,8 @@ void check_flag_names() {
   std::vector<std::string> names = ws::pass_and_rule_names();
   names.emplace_back("fuse");
   names.emplace_back("repeat_late");
-<<<<<<< HEAD
   names.emplace_back("write_parts");
-=======
   names.emplace_back("derived");
->>>>>>> derived
   for (const std::string& name : ws::flags().disable)
     if (std::find(names.begin(), names.end(), name) == names.end())
       ws::fail("--disable (WHOLESTEP_DISABLE): there is no pass or rule '{}'; known ones are {}", name, fmt::join(names, ", "));

@@ -117,8 +117,18 @@ std::vector<std::string>& program_arguments() {
   return arguments;
 }
 
-void add_ranks(CLI::App* command, int64_t& ranks) {
-  add_number(command, "--ranks", ranks, 1, 1024, "processes that share each batch; mpirun is started for you");
+Mesh MeshOptions::mesh() const {
+  if (!(bucket_mb >= 0)) fail("--bucket-mb must not be below 0, not {}", bucket_mb);
+  if (overlap != "auto" && overlap != "on" && overlap != "off") fail("--overlap must be auto, on or off, not '{}'", overlap);
+  const Overlap how = overlap == "auto" ? Overlap::automatic : overlap == "on" ? Overlap::on : Overlap::off;
+  return {.data = distributed::size(), .overlap = how, .bucket_bytes = static_cast<int64_t>(bucket_mb * 1e6)};
+}
+
+void add_mesh(CLI::App* command, MeshOptions& options) {
+  add_number(command, "--ranks", options.ranks, 1, 1024, "processes that share each batch; mpirun is started for you");
+  command->add_option("--overlap", options.overlap, "gradients travel while the backward pass goes on: auto, on or off");
+  command->add_option("--bucket-mb", options.bucket_mb, "gradients that travel together, in megabytes; 0: as measured");
+  command->add_flag("--shard-optimizer", options.shard_optimizer, "each rank keeps its rows of the optimizer's state (ZeRO-1)");
 }
 
 int on_ranks(int64_t ranks, const std::function<int()>& action) {

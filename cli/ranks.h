@@ -5,10 +5,21 @@
 #include <string>
 #include <vector>
 
+#include "wholestep/jit.h"
+
 namespace ws::cli {
 
-/// --ranks.
-void add_ranks(CLI::App* command, int64_t& ranks);
+/// How training is shared by processes.
+struct MeshOptions {
+  int64_t ranks = 1;
+  std::string overlap = "auto";
+  double bucket_mb = 0;
+  bool shard_optimizer = false;
+  /// Of this job. An Error for what is not a choice.
+  Mesh mesh() const;
+};
+/// --ranks, --overlap, --bucket-mb, --shard-optimizer.
+void add_mesh(CLI::App* command, MeshOptions& options);
 
 /// Runs `action` where there is one rank, or where this process is one of the ranks asked for; else starts them with the arguments
 /// that this process was given, waits, and returns their exit code. An Error where mpirun has started another number.

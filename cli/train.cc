@@ -34,7 +34,8 @@ struct TrainOptions {
   OptimizerOptions optimizer;
   std::optional<double> clip;
   std::optional<uint64_t> seed_given;
-  int64_t steps = 0, batch = 0, seq = 0, width = 0, blocks = 0, eval_every = 0, save_every = 0, memory_budget = 0, ranks = 1;
+  int64_t steps = 0, batch = 0, seq = 0, width = 0, blocks = 0, eval_every = 0, save_every = 0, memory_budget = 0;
+  MeshOptions mesh;
   std::optional<double> epochs_given, minutes_given;
   double epochs = 0, minutes = 0;
   bool resume = false, json = false;
@@ -96,7 +97,8 @@ class Run {
                   .compute_dtype = compute_dtype_of(o.dtype),
                   .matmul_precision = matmul_precision_of(o.matmul_precision),
                   .memory_budget_bytes = o.memory_budget,
-                  .mesh = {.data = distributed::size()}}) {
+                  .mesh = o.mesh.mesh(),
+                  .shard_optimizer = o.mesh.shard_optimizer}) {
     total_ = o.steps > 0 ? o.steps : std::max<int64_t>(1, std::llround(o.epochs * data_.steps_per_epoch));
     schedule_ = make_schedule(o.schedule, *o.optimizer.lr, total_, static_cast<double>(total_) / data_.steps_per_epoch);
     eval_every_ = o.eval_every > 0 ? o.eval_every : data_.item == "samples" ? static_cast<int64_t>(data_.steps_per_epoch) : 0;
@@ -229,6 +231,7 @@ class Run {
   }
 
   void save() const {
+    if (o_.mesh.shard_optimizer && !o_.out.empty()) distributed::make_whole(optimizer_->rowwise_state());
     if (writes_files())
       save_checkpoint(o_.out + "/checkpoint", {config_, state(), model_state(*model_), optimizer_state(*optimizer_)});
   }
@@ -398,11 +401,11 @@ void add_train(CLI::App& app, Action& action) {
   add_memory_budget(command, o->memory_budget);
   command->add_option("--out", o->out, "folder for metrics.jsonl and the checkpoint");
   command->add_flag("--resume", o->resume, "continue the run in --out");
-  add_ranks(command, o->ranks);
+  add_mesh(command, o->mesh);
   add_json_option(command, o->json);
   command->callback([o, seed, command, &action] {
     if (command->count("--seed") > 0) o->seed_given = *seed;
-    action = [o] { return on_ranks(o->ranks, [o] { return train(*o); }); };
+    action = [o] { return on_ranks(o->mesh.ranks, [o] { return train(*o); }); };
   });
 }
 

@@ -115,7 +115,9 @@ inline std::vector<OpExample> structural_examples(std::string_view name) {
             {{f({1, 4, 1, 2}), f({1, 2, 1, 2}), f({1, 2, 1, 2})}, flash(true, 1), 0, {0}}};  // queries 0 and 1 see no key
   if (name == "attention_grad")
     return {{{f({1, 3, 1, 2}), f({1, 3, 1, 2}), f({1, 3, 1, 2}), f({1, 1, 3}), f({1, 1, 3}), f({1, 3, 1, 2})}, flash(true, 0.5)}};
-  const auto masked = [](bool causal, double dropout) { return Attrs{{"causal", causal}, {"scale", 0.7}, {"dropout", dropout}}; };
+  const auto masked = [](bool causal, double dropout) {
+    return Attrs{{"causal", causal}, {"scale", 0.7}, {"dropout", dropout}, {"first_row", int64_t{dropout > 0.4 ? 3 : 0}}};
+  };
   const auto seen = [](Shape s) { return Type{DType::boolean, s}; };
   if (name == "attention_masked")
     return {{{f({2, 3, 2, 2}), f({2, 3, 2, 2}), f({2, 3, 2, 2}), seen({2, 2, 3, 3}), u({}), u({})}, masked(true, 0), 0, {0}},
@@ -128,8 +130,8 @@ inline std::vector<OpExample> structural_examples(std::string_view name) {
   if (name == "check_finite") return {{{f({})}, {{"what", std::string("loss")}}}};
   const auto gather = [](int64_t rows, int64_t unit) { return Attrs{{"channel", int64_t{0}}, {"rows", rows}, {"unit", unit}}; };
   if (name == "all_reduce")
-    return {{{f({2, 3})}, {{"channel", int64_t{0}}, {"maximum", false}}},
-            {{f({})}, {{"channel", int64_t{1}}, {"maximum", true}}}};
+    return {{{f({2, 3})}, {{"bucket", int64_t{0}}, {"channel", int64_t{0}}, {"maximum", false}}},
+            {{f({})}, {{"bucket", int64_t{0}}, {"channel", int64_t{1}}, {"maximum", true}}}};
   if (name == "all_gather") return {{{f({2, 3})}, gather(2, 1)}, {{f({4})}, gather(2, 2)}, {{f({0})}, gather(0, 1)}};
   return {};
 }

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "ir/graph.h"
+#include "passes/fill_buckets.h"
 #include "passes/partition.h"
 #include "support/communicator.h"
 #include "support/error.h"
@@ -181,6 +182,109 @@ TEST(Partition, RandomBitsAreThoseOfOneProcess) {
       EXPECT_EQ(g.type_of(node.results[0]).shape[0], 2);
     }
   EXPECT_EQ(count(g, "random_bits"), 1);
+}
+
+// Dropped weights are drawn by their place in the whole batch; the mask is made for this rank's rows.
+TEST(Partition, MaskedAttentionKeepsTheRows) {
+  const Graph g = check(R"(graph masked(%q: f32[4, 3, 2, 2], %m: f32[4, 1, 1, 3], %k: u32[]) {
+  %3 = constant {dtype = f32, value = 0} : f32[]
+  %4 = broadcast %3 {shape = [4, 1, 1, 3]} : f32[4, 1, 1, 3]
+  %5 = lt %4, %m : bool[4, 1, 1, 3]
+  %6 = broadcast %5 {shape = [4, 2, 3, 3]} : bool[4, 2, 3, 3]
+  %7, %8, %9 = attention_masked %q, %q, %q, %6, %k, %k {causal = false, dropout = 0.3, first_row = 0, scale = 0.5} : f32[4, 3, 2, 2], f32[4, 2, 3], f32[4, 2, 3]
+  %10, %11, %12 = attention_masked_grad %q, %q, %q, %6, %k, %k, %8, %9, %7 {causal = false, dropout = 0.3, first_row = 0, scale = 0.5} : f32[4, 3, 2, 2], f32[4, 3, 2, 2], f32[4, 3, 2, 2]
+  %13 = mul %10, %11 : f32[4, 3, 2, 2]
+  %14 = reduce_sum %13 {first_axis = 0, num_axes = 1} : f32[3, 2, 2]
+  return %14 "sum"
+})",
+                        {true, true, false});
+  EXPECT_EQ(count(g, "all_gather"), 0);
+  EXPECT_EQ(count(g, "all_reduce"), 1);
+}
+
+constexpr const char* kStep = R"(graph step(%x: f32[4, 3], %g: f32[4, 5], %w: f32[3, 5], %m: f32[3, 5], %b: f32[5]) {
+  %5 = matmul %x, %g {out_dtype = f32, transpose_a = true, transpose_b = false} : f32[3, 5]
+  %6 = add %m, %5 : f32[3, 5]
+  %7 = sub %w, %6 : f32[3, 5]
+  %8 = reduce_sum %g {first_axis = 0, num_axes = 1} : f32[5]
+  %9 = sub %b, %8 : f32[5]
+  %10 = reduce_sum %g {first_axis = 0, num_axes = 2} : f32[]
+  return %7 "next/w" donates 2, %6 "next/m" donates 3, %9 "next/b" donates 4, %10 "loss"
+})";
+
+// Momentum kept in part: its rows come and go as they are, the weights are put together from updated rows.
+TEST(Partition, ShardedStateStaysInPart) {
+  const Graph whole = parse(kStep);
+  for (int rank = 0; rank < 2; ++rank) {
+    const Graph g = partition(
+        whole, {rank, 2, {true, true, false, false, false}, {false, false, false, true, false}, {false, true, false, false}});
+    verify(g);
+    const Shape rows{rank == 0 ? 2 : 1, 5};
+    EXPECT_EQ(g.type_of(g.inputs()[3].value).shape, rows);
+    EXPECT_EQ(g.type_of(g.outputs()[1].value).shape, rows);
+    EXPECT_EQ(g.type_of(g.outputs()[0].value).shape, Shape({3, 5}));
+    EXPECT_EQ(count(g, "all_gather"), 1);
+    EXPECT_EQ(count(g, "all_reduce"), 3);
+  }
+}
+
+/// By all-reduce.
+std::vector<int64_t> buckets_of(const Graph& graph, int64_t bucket_bytes) {
+  const Graph filled = fill_buckets(graph, bucket_bytes);
+  std::vector<int64_t> found;
+  for (const Node& node : filled.nodes())
+    if (node.op->name == "all_reduce") found.push_back(node.attrs.integer("bucket"));
+  return found;
+}
+
+// A sum of summands travels once, also where only its rows are wanted.
+TEST(Partition, ShardedStateDoesNotSplitSumsOfSummands) {
+  const Graph whole = parse(R"(graph tied(%x: f32[4, 3], %g: f32[4, 3], %i: i32[4], %m: f32[3, 3]) {
+  %4 = matmul %x, %g {out_dtype = f32, transpose_a = true, transpose_b = false} : f32[3, 3]
+  %5 = scatter_add %i, %g {rows = 3} : f32[3, 3]
+  %6 = add %5, %4 : f32[3, 3]
+  %7 = add %m, %6 : f32[3, 3]
+  return %7 "next/m" donates 3
+})");
+  const Graph g = partition(whole, {0, 2, {true, true, true, false}, {false, false, false, true}, {true}});
+  EXPECT_EQ(count(g, "all_reduce"), 1);
+  EXPECT_EQ(count(g, "all_gather"), 0);
+}
+
+TEST(FillBuckets, GradientsTravelTogetherAndTheLossAlone) {
+  const Graph g = partition(parse(kStep), {0, 2, {true, true, false, false, false}});
+  EXPECT_EQ(buckets_of(g, 1 << 20), (std::vector<int64_t>{1, 1, 0}));
+  EXPECT_EQ(buckets_of(g, 61), (std::vector<int64_t>{1, 1, 0}));
+  EXPECT_EQ(buckets_of(g, 60), (std::vector<int64_t>{1, 2, 0}));
+}
+
+// A loss that is added to state may travel late, but is checked before anything else: its bucket ends there.
+TEST(FillBuckets, AChecksBucketEndsBeforeIt) {
+  const Graph g = partition(parse(R"(graph sums(%x: f32[4, 3], %m: f32[], %w: f32[3]) {
+  %3 = reduce_sum %x {first_axis = 0, num_axes = 2} : f32[]
+  %4 = check_finite %3 {what = "loss"} : f32[]
+  %5 = add %m, %4 : f32[]
+  %6 = reduce_sum %x {first_axis = 0, num_axes = 1} : f32[3]
+  %7 = sub %w, %6 : f32[3]
+  return %5 "next/m" donates 1, %7 "next/w" donates 2
+})"),
+                            {0, 2, {true, false, false}});
+  EXPECT_EQ(buckets_of(g, 1 << 20), (std::vector<int64_t>{1, 2}));
+}
+
+// What the backward pass itself waits for (a sum that another all-reduce needs) does not travel late.
+TEST(FillBuckets, SumsThatOthersNeedAreNotPutOff) {
+  const Graph g = partition(parse(R"(graph norm(%x: f32[4, 3], %m: f32[3], %w: f32[3]) {
+  %3 = reduce_sum %x {first_axis = 0, num_axes = 1} : f32[3]
+  %4 = add %m, %3 : f32[3]
+  %5 = broadcast %3 {shape = [4, 3]} : f32[4, 3]
+  %6 = mul %x, %5 : f32[4, 3]
+  %7 = reduce_sum %6 {first_axis = 0, num_axes = 1} : f32[3]
+  %8 = sub %w, %7 : f32[3]
+  return %4 "next/m" donates 1, %8 "next/w" donates 2
+})"),
+                            {0, 2, {true, false, false}});
+  EXPECT_EQ(buckets_of(g, 1), (std::vector<int64_t>{0, 1}));
 }
 
 TEST(Partition, WhatMixesRowsIsGatheredFirst) {

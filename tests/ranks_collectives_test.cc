@@ -38,6 +38,37 @@ TEST(AllReduce, AddsInTheOrderOfTheRanks) {
   }
 }
 
+// Buckets of arrays of all sizes, several under way at once, with the bits of one all-reduce each; what comes after them waits.
+TEST(BucketSums, HaveTheBitsOfAllReduce) {
+  Communicator& ranks = communicator();
+  const std::vector<std::vector<int64_t>> buckets = {
+      {1}, {3, 0, 5, 1}, {1000, 70001, 7}, {300000}, {200000, 200000, 1, 65536, 300001}, {0}, {}, {65536, 65536, 65536}};
+  std::vector<std::vector<std::vector<float>>> data(buckets.size()), want(buckets.size());
+  std::vector<std::vector<Communicator::Numbers>> numbers(buckets.size());
+  for (size_t b = 0; b < buckets.size(); ++b)
+    for (int64_t count : buckets[b]) {
+      data[b].push_back(numbers_of(ranks.rank(), count));
+      want[b].push_back(data[b].back());
+      ranks.all_reduce(want[b].back().data(), want[b].back().data(), count, DType::f32, Communicator::Reduction::sum);
+    }
+  for (size_t b = 0; b < buckets.size(); ++b) {
+    for (auto& array : data[b]) numbers[b].push_back({array.data(), static_cast<int64_t>(array.size())});
+    ranks.begin_sum(static_cast<int64_t>(b), numbers[b]);
+  }
+  ranks.finish_sum(2);
+  EXPECT_EQ(data[2], want[2]);
+  float one = 1;  // behind all of them
+  ranks.all_reduce(&one, &one, 1, DType::f32, Communicator::Reduction::sum);
+  EXPECT_EQ(one, static_cast<float>(ranks.num_ranks()));
+  for (size_t b = buckets.size(); b-- > 0;) {
+    ranks.finish_sum(static_cast<int64_t>(b));
+    EXPECT_EQ(data[b], want[b]) << "bucket " << b;
+  }
+  const auto times = ranks.times();
+  EXPECT_GT(times.total_s, 0);
+  EXPECT_GT(times.exposed_s, 0);
+}
+
 TEST(AllReduce, OtherTypesAndMaximum) {
   Communicator& ranks = communicator();
   const int k = ranks.num_ranks();

@@ -8,6 +8,7 @@
 #include "command.h"
 #include "ladder/climb.h"
 #include "ranks.h"
+#include "support/bytes.h"
 #include "support/error.h"
 #include "support/flags.h"
 #include "support/interrupt.h"
@@ -27,7 +28,8 @@ class RankBench {
   RankBench(const Task& task, int steps) : task_(task), steps_(steps) {}
 
   /// bench's JSON on `ranks` processes of `threads` threads. An Error says what it said.
-  Json run(const Step& step, int ranks, int threads, int64_t batch, int steps = 0) const {
+  Json run(const Step& step, int ranks, int threads, int64_t batch, const std::vector<std::string>& more = {},
+           int steps = 0) const {
     std::vector<std::string> arguments = {"bench", "--model", task_.name, "--dtype", step.dtype, "--json"};
     auto add = [&](const char* option, int64_t value) {
       arguments.push_back(option);
@@ -43,6 +45,7 @@ class RankBench {
     if (task_.has_blocks) add("--seq", task_.items_per_sample);
     add("--batch", batch), add("--threads", threads), add("--ranks", ranks), add("--warmup", 1),
         add("--steps", steps > 0 ? steps : steps_);
+    arguments.insert(arguments.end(), more.begin(), more.end());
     RanksResult result = run_ranks(ranks, arguments, true);
     if (result.exit_code != 0) fail("ladder: bench on {} ranks ended with exit code {}", ranks, result.exit_code);
     std::string text = result.output;
@@ -59,6 +62,20 @@ class RankBench {
 
 double milliseconds(const Json& bench) { return bench.at("median_ms").get<double>(); }
 
+/// Which of the two ran, and what the other would have given.
+std::string overlap_receipt(const Json& row) {
+  std::string text =
+      row["overlap"].get<bool>()
+          ? "gradients travelled in buckets while the backward pass went on"
+          : "gradients were summed where the backward pass made them: no rank has a core beside its threads for sending";
+  if (!row["overlap_speedup"].is_number()) return text;
+  return text + fmt::format(
+                    "; in turns, overlapping made the step {:.2f}x as fast, communication stood in its way for {:.2f} ms "
+                    "instead of {:.2f} ms",
+                    row["overlap_speedup"].get<double>(), row["overlapped_exposed_comm_ms"].get<double>(),
+                    row["plain_exposed_comm_ms"].get<double>());
+}
+
 }  // namespace
 
 void Climb::data_parallel() {
@@ -73,7 +90,8 @@ void Climb::data_parallel() {
       if (interrupted() || (is_quick && ranks > 2 && step.of != "R1")) break;
       const int threads = std::max(1, configured_threads() / ranks);
       // What each rank does, alone; and what talking costs: then the prediction, then the run.
-      const Json one = bench.run(step, 1, threads, step.batch), talk = bench.run(step, ranks, threads, ranks * step.batch, 1);
+      const Json one = bench.run(step, 1, threads, step.batch),
+                 talk = bench.run(step, ranks, threads, ranks * step.batch, {"--shard-optimizer"}, 1);
       AllReduceCost cost;
       cost.ranks = ranks;
       cost.alpha_s = talk.at("all_reduce").at("alpha_s").get<double>();
@@ -86,10 +104,22 @@ void Climb::data_parallel() {
         DataParallelPrediction p = predict_data_parallel(cost, parameters, crowd * milliseconds(alone) * 1e-3, share);
         fmt::print(stderr, "R5 {} on {} ranks, {} scaling: predicted {:.0f} {}/s (t_compute {:.2f} ms, t_comm {:.2f} ms)\n",
                    step.of, ranks, scaling, p.tokens_per_s, task_.item, p.compute_s * 1e3, p.communication_s * 1e3);
-        const Json run = bench.run(step, ranks, threads, batch);
+        const Json run = bench.run(step, ranks, threads, batch, {"--overlap", "both"});
         const double rate = share * ranks / (milliseconds(run) * 1e-3);
         const double before = static_cast<double>(step.batch * task_.items_per_sample) / (milliseconds(one) * 1e-3);
-        fmt::print(stderr, "R5 {} on {} ranks, {} scaling: measured {:.0f} {}/s\n", step.of, ranks, scaling, rate, task_.item);
+        const Json& ran = run.at("communication");
+        const Json other = run.value("other_communication", Json::object());
+        const bool overlap = ran.at("overlap").get<bool>();
+        const auto rate_of = [&](const Json& timed) { return share * ranks / (milliseconds(timed) * 1e-3); };
+        const auto rate_with = [&](bool wanted) {
+          return overlap == wanted ? Json(rate) : other.empty() ? Json(nullptr) : Json(rate_of(other));
+        };
+        const auto exposed_with = [&](bool wanted) {
+          return overlap == wanted ? ran.at("comm_exposed_ms") : other.empty() ? Json(nullptr) : other.at("comm_exposed_ms");
+        };
+        fmt::print(stderr, "R5 {} on {} ranks, {} scaling: measured {:.0f} {}/s {} overlap{}\n", step.of, ranks, scaling, rate,
+                   task_.item, overlap ? "with" : "without",
+                   other.empty() ? "" : fmt::format(", {:.0f} {}", rate_of(other), overlap ? "without" : "with"));
         rows.push_back({{"of", step.of},
                         {"ranks", ranks},
                         {"threads_per_rank", threads},
@@ -103,6 +133,15 @@ void Climb::data_parallel() {
                         {"predicted_comm_ms", p.communication_s * 1e3},
                         {"alpha_us", cost.alpha_s * 1e6},
                         {"beta_gb_per_s", cost.beta_bytes_per_s * 1e-9},
+                        {"overlap", overlap},
+                        {"overlapped_tokens_per_s", rate_with(true)},
+                        {"plain_tokens_per_s", rate_with(false)},
+                        {"overlap_speedup", run.value("overlap_speedup", Json(nullptr))},
+                        {"overlapped_exposed_comm_ms", exposed_with(true)},
+                        {"plain_exposed_comm_ms", exposed_with(false)},
+                        {"predicted_overlapped", share * ranks / p.overlapped_s},
+                        {"state_bytes", one.at("state_bytes")},
+                        {"sharded_state_bytes", talk.at("state_bytes")},
                         {"loss_last", run.at("loss_last")}});
       };
       measure("weak", ranks * step.batch, one);
@@ -126,6 +165,10 @@ void Climb::data_parallel() {
       fmt::format("one rank has {} of {} cores; {:.2f}x of one rank alone; t_comm {:.2f} ms against t_compute {:.2f} ms",
                   first["threads_per_rank"].get<int>(), configured_threads(), first["ratio"].get<double>(),
                   first["predicted_comm_ms"].get<double>(), first["predicted_compute_ms"].get<double>()));
+  rung["receipts"].push_back(overlap_receipt(first));
+  rung["receipts"].push_back(fmt::format(
+      "optimizer state sharded over {} ranks (--shard-optimizer, ZeRO-1): {} a rank instead of {}", first["ranks"].get<int>(),
+      bytes_text(first["sharded_state_bytes"].get<double>()), bytes_text(first["state_bytes"].get<double>())));
   rung["receipts"].push_back(
       "the ratio to R1 compares runs of two moments: one process on all cores, then two on half of them each");
   rungs_.push_back(rung);

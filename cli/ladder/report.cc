@@ -72,11 +72,12 @@ std::string report_table(const Json& report) {
   }
   if (report.contains("data_parallel") && !report["data_parallel"].empty()) {
     out += "\n";
-    Table ranks({"ranks", "of", "scaling", item + "/s", "predicted floor", "to one rank", "t_comm", "t_compute"});
+    Table ranks({"ranks", "of", "scaling", item + "/s", "overlapped", "predicted floor", "to one rank", "t_comm", "t_compute"});
     for (const Json& row : report["data_parallel"])
-      ranks.add({row["ranks"].dump(), text(row, "of"), text(row, "scaling"), number(row, "tokens_per_s", 1, "{:.0f}"),
-                 number(row, "predicted", 1, "{:.0f}"), number(row, "ratio", 1, "{:.2f}x"),
-                 number(row, "predicted_comm_ms", 1, "{:.2f} ms"), number(row, "predicted_compute_ms", 1, "{:.2f} ms")});
+      ranks.add({row["ranks"].dump(), text(row, "of"), text(row, "scaling"), number(row, "plain_tokens_per_s", 1, "{:.0f}"),
+                 number(row, "overlapped_tokens_per_s", 1, "{:.0f}"), number(row, "predicted", 1, "{:.0f}"),
+                 number(row, "ratio", 1, "{:.2f}x"), number(row, "predicted_comm_ms", 1, "{:.2f} ms"),
+                 number(row, "predicted_compute_ms", 1, "{:.2f} ms")});
     out += ranks.str();
   }
   if (report.contains("ceiling") && !report["ceiling"].empty()) {

@@ -41,7 +41,12 @@ double maximum(double here);
 /// comes first.
 [[noreturn]] void abort(const std::string& message, int exit_code = 1);
 
-/// Throws RuntimeError naming the first of `variables` whose bytes differ between ranks. Every rank calls it. With the flag VERIFY from 1 on, every step of a mesh does.
+/// Gathers sharded state (JitOptions::sharded_state): each of `variables` is whole on every rank, until a step shards it again. Every rank
+/// calls it.
+void make_whole(std::span<const Variable> variables);
+
+/// Throws RuntimeError naming the first of `variables` whose bytes differ between ranks; sharded ones are passed over. Every rank
+/// calls it. With the flag VERIFY from 1 on, every step of a mesh does.
 void check_replicas(std::span<const Variable> variables);
 
 }  // namespace ws::distributed

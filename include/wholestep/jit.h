@@ -24,9 +24,20 @@ class Stateful {
   virtual void collect_state(std::vector<Variable>& into) const = 0;
 };
 
+/// Whether gradients travel between processes while the backward pass goes on. The bits are the same.
+enum class Overlap : uint8_t {
+  automatic,  ///< where a process has a core to spare beside its threads
+  on,
+  off,
+};
+
 /// How the processes of a job work together (wholestep/distributed.h). data: so many share each batch, row by row.
 struct Mesh {
   int data = 1;
+  Overlap overlap = Overlap::automatic;
+  /// Gradients that travel together, where they overlap. 0: so many that latency costs a twentieth of their time, as measured when
+  /// the first step is made.
+  int64_t bucket_bytes = 0;
 };
 
 struct JitOptions {
@@ -43,6 +54,9 @@ struct JitOptions {
   /// the function means is unchanged: means are over the whole batch, as are a batch norm's statistics, and random bits are those
   /// that one process would draw. Results and state are the same on every rank. An Error where the job has not `mesh.data` processes.
   Mesh mesh = {};
+  /// State of which each rank keeps its rows (of the first dim) only, as an optimizer's moments (Optimizer::rowwise_state()). Same bits where
+  /// what is computed from it is elementwise. Under no mesh, and of scalars, nothing is sharded.
+  std::vector<Variable> sharded_state = {};
   std::vector<int> whole_arguments = {};  ///< positions of arguments that are no batch: every rank computes with all of it
   bool compile = true;                    ///< false: each op a kernel of its own, in order, without passes or fusion
 };

@@ -57,6 +57,8 @@ class Optimizer : public Stateful {
   bool decays(const Variable& parameter) const;
   /// Moments, counters and the learning rate; an Error before attach.
   void collect_state(std::vector<Variable>& into) const override;
+  /// What may be kept in part, row by row, by ranks that update those rows: the moments. An Error where step() mixes rows.
+  virtual std::vector<Variable> rowwise_state() const;
 
  protected:
   /// One tensor kept per parameter, of its shape, named "FAMILY.NAME.PARAMETER".
@@ -196,6 +198,9 @@ class Muon final : public Adam {
   explicit Muon(const List& parameters, const MuonOptions& options = {}) : Muon(options) {
     attach(parameters);
   }
+
+  /// An Error: matrices are orthogonalized whole.
+  std::vector<Variable> rowwise_state() const override;
 
  protected:
   bool keeps(const Variable& parameter, size_t moment) const override;

@@ -55,6 +55,9 @@ struct TrainerOptions {
   /// More than one data rank: every rank is given the same batches and computes its rows of them (wholestep/distributed.h). A step
   /// means what it means on one process; its sums are taken in another order.
   Mesh mesh = {};
+  /// Under a mesh: each rank keeps, and updates by, its rows of the optimizer's moments (ZeRO-1). The bits are the same, and so are checkpoints. An
+  /// Error for Muon.
+  bool shard_optimizer = false;
 };
 
 /// What on_step hears after each update.
@@ -165,6 +168,7 @@ class Trainer {
   Tensor train_step(const Tensor& x, const Tensor& y);
 
   /// Weights, buffers, optimizer state and the number of updates, as a checkpoint folder (safetensors and JSON), put in place as a whole.
+  /// Under a mesh the first rank writes; every rank calls it where shard_optimizer is set.
   void save(const std::string& folder) const;
   /// Reads what save() or fit() wrote. An Error names what does not fit the model or the optimizer; then nothing has changed.
   void load(const std::string& folder);

@@ -45,23 +45,28 @@ double parse_quantity(const std::string& text, std::span<const Unit> units, cons
 
 }  // namespace
 
-AllReduceCost measure_all_reduce(Communicator& ranks, double budget_s) {
+AllReduceCost measure_all_reduce(Communicator& ranks, double budget_s, int64_t largest_bytes) {
   AllReduceCost cost;
   cost.ranks = ranks.num_ranks();
   if (cost.ranks == 1) return cost;
-  constexpr int64_t kSmall = 1, kLarge = int64_t{1} << 22;  // floats
-  std::vector<float> data(kLarge, 0.0f);
+  const int64_t small = 1, large = largest_bytes / 4;  // floats
+  std::vector<float> data(static_cast<size_t>(large), 0.0f);
   const auto measure = [&](int64_t count, double share) {
     const double once = time_all_reduce(ranks, data, count, 1);
     const int repeats = std::clamp(static_cast<int>(share * budget_s / std::max(once, 1e-7)), 3, 1000);
     cost.samples.push_back({4 * count, time_all_reduce(ranks, data, count, repeats)});
     return cost.samples.back().seconds;
   };
-  cost.alpha_s = measure(kSmall, 0.1);
-  for (int64_t count = int64_t{1} << 14; count < kLarge; count *= 4) measure(count, 0.1);
-  const double large = measure(kLarge, 0.5);
-  cost.beta_bytes_per_s = 2 * 4.0 * static_cast<double>(kLarge) / std::max(large - cost.alpha_s, 1e-9);
+  cost.alpha_s = measure(small, 0.1);
+  for (int64_t count = int64_t{1} << 14; count < large; count *= 4) measure(count, 0.1);
+  const double seconds = measure(large, 0.5);
+  cost.beta_bytes_per_s = 2 * 4.0 * static_cast<double>(large) / std::max(seconds - cost.alpha_s, 1e-9);
   return cost;
+}
+
+int64_t best_bucket_bytes(const AllReduceCost& cost) {
+  const double bytes = 20 * cost.alpha_s * cost.beta_bytes_per_s / 2;
+  return static_cast<int64_t>(std::clamp(bytes, 256.0 * 1024, 32.0 * 1024 * 1024));
 }
 
 DataParallelPrediction predict_data_parallel(const AllReduceCost& cost, double num_parameters, double compute_s,

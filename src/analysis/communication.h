@@ -25,7 +25,10 @@ struct AllReduceCost {
 };
 
 /// Every rank calls it, and gets the numbers of the slowest. About `budget_s` seconds. One rank: zero cost.
-AllReduceCost measure_all_reduce(Communicator& ranks, double budget_s = 0.3);
+AllReduceCost measure_all_reduce(Communicator& ranks, double budget_s = 0.3, int64_t largest_bytes = int64_t{16} << 20);
+
+/// Gradients worth a message of their own: so many that alpha is a twentieth of their time, between 256 KiB and 32 MiB.
+int64_t best_bucket_bytes(const AllReduceCost& cost);
 
 /// A data parallel step whose parts follow each other: the floor of what overlapping can reach from.
 struct DataParallelPrediction {

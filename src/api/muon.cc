@@ -53,6 +53,10 @@ Muon::Muon(const MuonOptions& options) : Adam("muon", rest_of(options), {{"momen
     if (!(decay >= 0)) fail("Muon's weight decay is {}, but must be at least 0", decay);
 }
 
+std::vector<Variable> Muon::rowwise_state() const {
+  fail("Muon orthogonalizes whole matrices, so its state cannot be sharded: use AdamW, or leave shard_optimizer out");
+}
+
 bool Muon::in_body(const Variable& parameter) const {
   if (parameter.value().rank() != 2) return false;
   if (options_.is_body) return options_.is_body(parameter);

@@ -132,6 +132,14 @@ void Optimizer::collect_state(std::vector<Variable>& into) const {
       if (moment.defined()) into.push_back(moment);
 }
 
+std::vector<Variable> Optimizer::rowwise_state() const {
+  std::vector<Variable> moments;
+  for (const Entry& entry : entries_)
+    for (const Variable& moment : entry.moments)
+      if (moment.defined()) moments.push_back(moment);
+  return moments;
+}
+
 Tensor global_norm(const Gradients& gradients) {
   Tensor total;
   for (const Tensor& g : gradients.values) {

@@ -11,6 +11,7 @@
 #include "io/checkpoint.h"
 #include "support/error.h"
 #include "support/log.h"
+#include "wholestep/distributed.h"
 #include "wholestep/precision.h"
 
 namespace ws {
@@ -85,6 +86,14 @@ struct Trainer::Impl {
     buffers = model.buffers();
     if (!optimizer.attached()) optimizer.attach(parameters);
     if (!options.groups.empty()) optimizer.set_groups(options.groups);
+    if (options.shard_optimizer) sharded = optimizer.rowwise_state();
+  }
+
+  /// Every rank calls it; the first writes, with all of the optimizer's state.
+  template <class Write>
+  void on_first_rank(const Write& write) const {
+    distributed::make_whole(sharded);
+    if (distributed::rank() == 0) write();
   }
 
   Gradients gradients_of(const Tensor& x, const Tensor& y) {
@@ -240,6 +249,7 @@ struct Trainer::Impl {
             .matmul_precision = options.matmul_precision,
             .memory_budget_bytes = options.memory_budget_bytes,
             .mesh = options.mesh,
+            .sharded_state = sharded,
             .compile = options.compile};
   }
 
@@ -318,7 +328,7 @@ struct Trainer::Impl {
   std::unique_ptr<Optimizer> owned;
   Optimizer& optimizer;
   TrainerOptions options;
-  std::vector<Variable> parameters, buffers;
+  std::vector<Variable> parameters, buffers, sharded;  // sharded: of the optimizer's state
   Scalar eta{"trainer.eta", 1};
   std::optional<double> first_lr;  // of this fit
   Scalar share{"trainer.share", 1};
@@ -348,6 +358,7 @@ History Trainer::fit(const Tensor& X, const Tensor& y, const FitOptions& options
   const FitPlan plan{X.dim(0), options.batch_size, options.accumulate, options.drop_last, options.shuffle, options.key.bits()};
   FitProgress at;
   if (options.resume && holds_checkpoint(options.checkpoint_dir)) {
+    distributed::make_whole(t.sharded);
     at = load_fit(options.checkpoint_dir, t.model, t.optimizer, plan, early);
     t.steps_done = at.steps_done;
   }
@@ -375,7 +386,7 @@ History Trainer::fit(const Tensor& X, const Tensor& y, const FitOptions& options
     read_back();
     at.steps_done = t.steps_done;
     at.first_lr = t.first_lr;
-    save_fit(options.checkpoint_dir, t.model, t.optimizer, plan, at, early);
+    t.on_first_rank([&] { save_fit(options.checkpoint_dir, t.model, t.optimizer, plan, at, early); });
   };
   auto is_due = [&] {
     auto updates = static_cast<int64_t>(history.step_losses.size() + unread.size());
@@ -463,13 +474,17 @@ Tensor Trainer::train_step(const Tensor& x, const Tensor& y) {
 }
 
 void Trainer::save(const std::string& folder) const {
-  save_checkpoint(
-      folder,
-      {{{"written_by", "trainer"}}, {{"step", impl_->steps_done}}, model_state(impl_->model), optimizer_state(impl_->optimizer)});
+  impl_->on_first_rank([&] {
+    save_checkpoint(folder, {{{"written_by", "trainer"}},
+                             {{"step", impl_->steps_done}},
+                             model_state(impl_->model),
+                             optimizer_state(impl_->optimizer)});
+  });
 }
 
 void Trainer::load(const std::string& folder) {
   int64_t step = json_get<int64_t>(load_checkpoint_state(folder), "step", folder + "/state.json");
+  distributed::make_whole(impl_->sharded);
   load_checkpoint_variables(folder, model_state(impl_->model), optimizer_state(impl_->optimizer));
   impl_->steps_done = step;
 }

@@ -94,7 +94,7 @@ void Graph::add_output(Value v, std::string output_name, int donates_input) {
 }
 
 std::vector<Value> GraphBuilder::apply(const OpDef& op, std::span<const Value> inputs, const Attrs& attrs) {
-  return graph_.add_node(op, {inputs.begin(), inputs.end()}, attrs, path);
+  return graph_.add_node(op, {inputs.begin(), inputs.end()}, attrs, path, checkpoint);
 }
 
 }  // namespace ws

@@ -60,7 +60,8 @@ class GraphBuilder final : public Builder {
   explicit GraphBuilder(Graph& graph) : graph_(graph) {}
   Type type_of(Value v) const override { return graph_.type_of(v); }
   std::vector<Value> apply(const OpDef& op, std::span<const Value> inputs, const Attrs& attrs) override;
-  std::string path;  // given to new nodes
+  std::string path;    // given to new nodes
+  int checkpoint = 0;  // likewise
 
  private:
   Graph& graph_;

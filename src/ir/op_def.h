@@ -46,6 +46,9 @@ enum Trait : uint32_t {
   kSwapsPairs = 1u << 5,  // elementwise, but element i reads element i^1 of its input along the last axis
   kWideGradient =
       1u << 6,  // vjp takes an f32 gradient of a bf16 result as it is (casts and data movement); others get it rounded
+  // Row i of results along the first axis needs row i of the inputs alone (scalars apart). Where the place of a row in a whole batch
+  // matters, the attribute `first_row` says where these begin.
+  kRowsApart = 1u << 7,
 };
 
 struct Cost {

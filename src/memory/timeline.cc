@@ -18,7 +18,8 @@ constexpr int kPatience = 16;
 
 bool stops_or_returns(const Program& program, const KernelCall& call) {
   const auto* library = std::get_if<LibraryCall>(&call.what);
-  if (library != nullptr && library->op != nullptr && library->op->has(kEffect)) return true;
+  const OpDef* op = library != nullptr ? library->op : nullptr;
+  if (op != nullptr && (op->has(kEffect) || op->lowering == Lowering::kCollective)) return true;  // ranks meet once
   return std::any_of(call.writes.begin(), call.writes.end(),
                      [&](int b) { return program.buffers[at(b)].role != ProgramBuffer::Role::kTemporary; });
 }

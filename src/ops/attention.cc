@@ -101,12 +101,13 @@ class Masking {
     threshold_ = keep_threshold(attrs.number("dropout"));
     key0_ = static_cast<uint32_t>(in[4].data[0]), key1_ = static_cast<uint32_t>(in[5].data[0]);
     drops_ = true;
+    first_ = static_cast<size_t>(attrs.integer("first_row") * s.heads * s.queries * s.keys);
   }
   bool sees(size_t row, int64_t j) const { return mask_ == nullptr || mask_->data[position(row, j)] != 0; }
   /// Of a weight: 0 where it is dropped.
   double factor(size_t row, int64_t j) const {
     if (!drops_) return 1;
-    return philox_word0(position(row, j), 0, key0_, key1_) < threshold_ ? factor_ : 0;
+    return philox_word0(first_ + position(row, j), 0, key0_, key1_) < threshold_ ? factor_ : 0;
   }
 
  private:
@@ -114,6 +115,7 @@ class Masking {
   Sizes sizes_;
   const RefArray* mask_;
   bool drops_ = false;
+  size_t first_ = 0;  // of the words, where the batch is a part of one
   double factor_ = 1;
   uint32_t threshold_ = 0, key0_ = 0, key1_ = 0;
 };
@@ -188,7 +190,7 @@ Cost attention_cost(Types in, Types out, const Attrs& attrs, double products, do
 template <bool kMasked>
 std::vector<AttrSpec> attr_specs() {
   std::vector<AttrSpec> specs = {{"causal", AttrSpec::Kind::flag}, {"scale", AttrSpec::Kind::number}};
-  if (kMasked) specs.push_back({"dropout", AttrSpec::Kind::number});
+  if (kMasked) specs.insert(specs.end(), {{"dropout", AttrSpec::Kind::number}, {"first_row", AttrSpec::Kind::integer}});
   return specs;
 }
 
@@ -198,6 +200,7 @@ void expect_masking(std::string_view op, Types in, const Attrs& attrs) {
   if (in[3] != mask || in[4] != key || in[5] != key)
     fail("{} needs a mask {} and two key words {}, given {}, {} and {}", op, mask.str(), key.str(), in[3].str(), in[4].str(),
          in[5].str());
+  if (attrs.integer("first_row") < 0) fail("{}: first_row is {}, but must be at least 0", op, attrs.integer("first_row"));
   if (const double p = attrs.number("dropout"); !(p >= 0 && p <= 1)) fail("{}: dropout is {}, but must lie in [0, 1]", op, p);
 }
 
@@ -247,7 +250,7 @@ OpDef forward_op(std::string_view name) {
       .name = name,
       .arity = kMasked ? 6 : 3,
       .num_results = 3,
-      .traits = kExpensive | kWideGradient,
+      .traits = kExpensive | kWideGradient | kRowsApart,
       .lowering = Lowering::kAttention,
       .attrs = attr_specs<kMasked>(),
       .infer = infer_forward<kMasked>,
@@ -265,7 +268,7 @@ OpDef backward_op(std::string_view name) {
       .name = name,
       .arity = kMasked ? 9 : 6,
       .num_results = 3,
-      .traits = kExpensive,
+      .traits = kExpensive | kRowsApart,
       .lowering = Lowering::kAttentionGrad,
       .attrs = attr_specs<kMasked>(),
       .infer = infer_backward<kMasked>,

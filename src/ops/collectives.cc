@@ -1,5 +1,5 @@
 // all_reduce, all_gather: what ranks of a mesh exchange. Put in after gradients have been taken, so they have none. The reference is
-// that of one rank.
+// that of one rank. All-reduces of one `bucket` above 0 travel together, while other kernels run.
 #include "ops/op_helpers.h"
 #include "ops/op_list.h"
 
@@ -12,7 +12,7 @@ const OpDef& all_reduce_op() {
       .num_results = 1,
       .traits = kNoTraits,
       .lowering = Lowering::kCollective,
-      .attrs = {{"channel", AttrSpec::Kind::integer}, {"maximum", AttrSpec::Kind::flag}},
+      .attrs = {{"bucket", AttrSpec::Kind::integer}, {"channel", AttrSpec::Kind::integer}, {"maximum", AttrSpec::Kind::flag}},
       .infer = [](Types in, const Attrs&) -> std::vector<Type> {
         expect_dtype("all_reduce", in[0], bit(DType::f32) | bit(DType::f64) | kIntegers);
         return {in[0]};

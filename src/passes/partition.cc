@@ -46,16 +46,27 @@ class Partitioner {
   }
 
   Graph run() {
-    for (const GraphInput& input : from_.inputs())
-      here_[at(input.value.id)] = to_.add_input(input.name, from_.type_of(input.value));
+    for (size_t i = 0; i < from_.inputs().size(); ++i) {
+      const GraphInput& input = from_.inputs()[i];
+      const Type& type = from_.type_of(input.value);
+      const Placement p = is_marked(options_.sharded_inputs, i) ? rows_of(type.shape) : Placement{};
+      set(input.value, to_.add_input(input.name, {type.dtype, my_shape(type.shape, p)}), p);
+    }
     for (size_t i = 0; i < from_.inputs().size(); ++i)
       if (options_.batches[i]) take_rows(from_.inputs()[i].value);
     for (const Node& node : from_.nodes()) {
       build_.path = node.path;
+      build_.checkpoint = node.checkpoint;
       place(node);
       settle(node);
     }
-    for (const GraphOutput& output : from_.outputs()) to_.add_output(whole(output.value), output.name, output.donates_input);
+    build_.path.clear(), build_.checkpoint = 0;
+    for (size_t i = 0; i < from_.outputs().size(); ++i) {
+      const GraphOutput& output = from_.outputs()[i];
+      const bool in_part = is_marked(options_.sharded_outputs, i);
+      const Value value = in_part ? part(output.value, rows_of(shape_of(output.value))) : whole(output.value);
+      to_.add_output(value, output.name, output.donates_input);
+    }
     std::set<std::string> none;
     PassContext context{none, {}};
     std::optional<Graph> smaller = eliminate_dead_code(to_, context);  // whole forms of what was only needed in part
@@ -63,6 +74,8 @@ class Partitioner {
   }
 
  private:
+  static bool is_marked(const std::vector<bool>& marks, size_t i) { return !marks.empty() && marks[i]; }
+  static Placement rows_of(const Shape& shape) { return {Placement::Kind::split, 0, shape[0], 1}; }
   const Shape& shape_of(Value v) const { return from_.type_of(v).shape; }
   const Placement& place_of(Value v) const { return places_[at(v.id)]; }
   std::pair<int64_t, int64_t> my_range(const Placement& p) const {
@@ -87,7 +100,7 @@ class Partitioner {
   void take_rows(Value batch) {
     const Shape& shape = shape_of(batch);
     if (shape.rank() == 0) return;
-    const Placement p{Placement::Kind::split, 0, shape[0], 1};
+    const Placement p = rows_of(shape);
     whole_[at(batch.id)] = here_[at(batch.id)];
     set(batch, slice(here_[at(batch.id)], p), p);
   }
@@ -112,7 +125,7 @@ class Partitioner {
   Value reduce(Value here, bool maximum) {
     if (to_.type_of(here).dtype == DType::bf16)  // added in f32, rounded once after
       return build_.cast(reduce(build_.cast(here, DType::f32), maximum), DType::bf16);
-    return build_.op("all_reduce", {here}, {{"channel", next_channel_++}, {"maximum", maximum}});
+    return build_.op("all_reduce", {here}, {{"bucket", int64_t{0}}, {"channel", next_channel_++}, {"maximum", maximum}});
   }
 
   /// v on every rank.
@@ -158,6 +171,8 @@ class Partitioner {
       attrs.set("offset", attrs.integer("offset") + my_range(p).first * row);
     }
     if (node.op->has(kSwapsPairs) && p.axis == shape_of(v).rank() - 1) return {};
+    for (Value in : node.inputs)
+      if (place_of(in).partial()) return {};  // summands of ranks were added before they travelled: the sum has those bits
     std::vector<Value> inputs;
     for (Value in : node.inputs) inputs.push_back(part(in, p));
     return build_.apply(*node.op, inputs, attrs)[0];
@@ -196,10 +211,7 @@ class Partitioner {
                  node.attrs.integers("interior")[at(axis)] == 0;
         });
       case Lowering::kAttention:
-      case Lowering::kAttentionGrad:
-        // A mask need not have the batch's axis, and dropped weights are drawn by their place in the whole batch.
-        if (node.op->name.starts_with("attention_masked")) return place_whole(node);
-        return place_along(node, [](int axis) { return axis == 0; });
+      case Lowering::kAttentionGrad: return place_rows_apart(node);
       case Lowering::kGather: return place_gather(node);
       case Lowering::kScatterAdd: return place_scatter_add(node);
       case Lowering::kCollective: WS_ASSERT(false, "graph {} is split already", from_.name);
@@ -233,6 +245,17 @@ class Partitioner {
     std::vector<Value> inputs;
     for (Value v : node.inputs) inputs.push_back(part(v, p));
     apply(node, inputs, node.attrs, p);
+  }
+
+  /// Ops that compute the rows of the first axis apart from each other, and know which is their first.
+  void place_rows_apart(const Node& node) {
+    const Placement p = split_of(node);
+    if (!node.op->has(kRowsApart) || !p.split() || p.axis != 0) return place_whole(node);
+    std::vector<Value> inputs;
+    for (Value v : node.inputs) inputs.push_back(shape_of(v).rank() == 0 ? whole(v) : part(v, p));
+    Attrs attrs = node.attrs;
+    if (attrs.find("first_row") != nullptr) attrs.set("first_row", attrs.integer("first_row") + my_range(p).first);
+    apply(node, inputs, attrs, p);
   }
 
   void place_elementwise(const Node& node) {

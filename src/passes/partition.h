@@ -16,9 +16,11 @@ struct PartitionOptions {
   int rank = 0, num_ranks = 1;
   /// By graph input: its first dim is a batch of which this rank reads its rows. The input itself stays whole.
   std::vector<bool> batches;
+  /// By graph input, or empty: state of which this rank has its rows alone; and by graph output, or empty: of which it returns them.
+  std::vector<bool> sharded_inputs = {}, sharded_outputs = {};
 };
 
-/// Outputs are whole. The collectives are numbered in the order in which every rank meets them.
+/// Outputs are whole, but for sharded ones. The collectives are numbered in the order in which every rank meets them.
 Graph partition(const Graph& graph, const PartitionOptions& options);
 
 }  // namespace ws

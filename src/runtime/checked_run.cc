@@ -128,8 +128,10 @@ void CheckedRun::check_guards(int call) const {
   for (int b : call_at(call).writes) {
     const ProgramBuffer& buffer = p.buffers[at(b)];
     if (buffer.role != ProgramBuffer::Role::kTemporary || executable_.plan().offsets[at(b)] < 0) continue;
-    const int host = executable_.plan().shares_with[at(b)];
-    if (host >= 0 && p.buffers[at(host)].num_bytes() != buffer.num_bytes()) continue;  // its end lies inside the host's old data
+    bool inside_old_data = false;  // its end lies inside what a larger host held
+    for (int host = executable_.plan().shares_with[at(b)]; host >= 0; host = executable_.plan().shares_with[at(host)])
+      inside_old_data |= p.buffers[at(host)].num_bytes() != buffer.num_bytes();
+    if (inside_old_data) continue;
     const char* memory = address(b);
     for (int64_t i = buffer.num_bytes() - kGuardBytes; i < buffer.num_bytes(); ++i)
       WS_ASSERT(memory[i] == guard_byte(i), "kernel {} wrote past the end of {}", title(call_at(call)), buffer.name);

@@ -3,12 +3,21 @@
 // neither timing nor how arrays are cut.
 #include "runtime/mpi_communicator.h"
 
+#include <sched.h>
+
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <optional>
+#include <thread>
+#include <tuple>
 #include <vector>
 
+#include "runtime/background_sums.h"
 #include "runtime/mpi_library.h"
 #include "support/error.h"
 
@@ -19,6 +28,7 @@ constexpr int64_t kDirectBytes = 4096;      // arrays up to this size go to ever
 constexpr int64_t kPieceBytes = 256 << 10;  // of each rank's part at a time: the parts being added stay in L2
 constexpr int64_t kMessageBytes = 1 << 30;  // MPI counts in int
 constexpr int kTag = 7;
+constexpr int kLooks = 20, kNapMicroseconds = 20;  // of a thread that waits beside one that computes
 
 template <class T>
 __attribute__((optimize("O3"))) void add(T* to, const T* from, int64_t count) {
@@ -49,21 +59,37 @@ void combine(void* to, const void* from, int64_t count, DType dtype, Communicato
   }
 }
 
-class MpiCommunicator final : public Communicator {
+using Clock = std::chrono::steady_clock;
+
+/// Adds the nanoseconds of its life.
+class Stopwatch {
  public:
-  MpiCommunicator() : mpi_(mpi::library()) {
-    int provided = 0;
-    mpi_.init_thread(nullptr, nullptr, mpi::kThreadSerialized, &provided);
+  explicit Stopwatch(std::atomic<int64_t>& to) : to_(to), begin_(Clock::now()) {}
+  ~Stopwatch() { to_ += std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin_).count(); }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  std::atomic<int64_t>& to_;
+  Clock::time_point begin_;
+};
+
+/// The collectives, on whichever thread calls: one at a time.
+class MpiCollectives {
+ public:
+  using Reduction = Communicator::Reduction;
+  MpiCollectives() : mpi_(mpi::library()) {
+    mpi_.init_thread(nullptr, nullptr, mpi::kThreadSerialized, &thread_level_);
     mpi_.comm_rank(mpi_.world, &rank_);
     mpi_.comm_size(mpi_.world, &num_ranks_);
     requests_.reserve(2 * static_cast<size_t>(num_ranks_));
   }
-  int rank() const override { return rank_; }
-  int num_ranks() const override { return num_ranks_; }
-  void barrier() override { mpi_.barrier(mpi_.world); }
+  int rank() const { return rank_; }
+  int num_ranks() const { return num_ranks_; }
+  int thread_level() const { return thread_level_; }
+  void barrier() { mpi_.barrier(mpi_.world); }
 
-  void all_reduce(const void* in, void* out, int64_t count, DType dtype, Reduction reduction) override {
-    if (num_ranks_ == 1) return Communicator::all_reduce(in, out, count, dtype, reduction);
+  void all_reduce(const void* in, void* out, int64_t count, DType dtype, Reduction reduction) {
     const auto size = static_cast<int64_t>(size_of(dtype));
     if (count * size <= kDirectBytes) return reduce_direct(in, out, count, dtype, reduction);
     const int64_t block = kPieceBytes / size * num_ranks_;
@@ -72,7 +98,39 @@ class MpiCommunicator final : public Communicator {
                    std::min(block, count - begin), dtype, reduction);
   }
 
-  void all_gather(const void* in, void* out, std::span<const int64_t> bytes) override {
+  /// One array after the other as if they were one, in place: small ones share their messages. A block that lies in several is put
+  /// together aside.
+  void add_up(std::span<const Communicator::Numbers> bucket) {
+    const int64_t block = kPieceBytes / 4 * num_ranks_;
+    int64_t begun = 0;  // numbers of the first array that are done
+    while (!bucket.empty()) {
+      const int64_t here = bucket[0].count - begun;
+      if (here >= block || bucket.size() == 1) {
+        const int64_t count = std::min(here, block);
+        if (count > 0) add_up(bucket[0].data + begun, count);
+        begun += count;
+        if (begun == bucket[0].count) bucket = bucket.subspan(1), begun = 0;
+        continue;
+      }
+      together_.resize(static_cast<size_t>(block));
+      int64_t filled = 0;
+      walk(bucket, begun, block, [&](float* data, int64_t count) {
+        std::memcpy(together_.data() + filled, data, static_cast<size_t>(4 * count));
+        filled += count;
+      });
+      if (filled > 0) add_up(together_.data(), filled);
+      int64_t emptied = 0;
+      std::tie(bucket, begun) = walk(bucket, begun, block, [&](float* data, int64_t count) {
+        std::memcpy(data, together_.data() + emptied, static_cast<size_t>(4 * count));
+        emptied += count;
+      });
+    }
+  }
+
+  /// A thread that waits beside one that computes leaves it the core between looks.
+  void wait_patiently(bool patiently) { patient_ = patiently; }
+
+  void all_gather(const void* in, void* out, std::span<const int64_t> bytes) {
     char* to = static_cast<char*>(out);
     for (int r = 0; r < num_ranks_; ++r) {
       const int64_t count = bytes[static_cast<size_t>(r)];
@@ -103,8 +161,37 @@ class MpiCommunicator final : public Communicator {
     }
   }
   void wait() {
-    mpi_.waitall(static_cast<int>(requests_.size()), requests_.data(), nullptr);  // nullptr: MPI_STATUSES_IGNORE
+    const auto count = static_cast<int>(requests_.size());
+    if (!patient_) {
+      mpi_.waitall(count, requests_.data(), nullptr);  // nullptr: MPI_STATUSES_IGNORE
+    } else {
+      for (int looks = 0, done = 0;; ++looks) {
+        mpi_.testall(count, requests_.data(), &done, nullptr);
+        if (done != 0) break;
+        if (looks < kLooks)
+          sched_yield();
+        else
+          std::this_thread::sleep_for(std::chrono::microseconds(kNapMicroseconds));
+      }
+    }
     requests_.clear();
+  }
+  void add_up(float* data, int64_t count) {
+    if (4 * count <= kDirectBytes) return reduce_direct(data, data, count, DType::f32, Reduction::sum);
+    auto* const bytes = reinterpret_cast<char*>(data);
+    reduce_block(bytes, bytes, count, DType::f32, Reduction::sum);
+  }
+  /// visit(data, count) for the next `most` numbers; returns what is left of the bucket and how far its first array is done.
+  template <class Visit>
+  static std::pair<std::span<const Communicator::Numbers>, int64_t> walk(std::span<const Communicator::Numbers> bucket,
+                                                                         int64_t begun, int64_t most, const Visit& visit) {
+    while (!bucket.empty() && most > 0) {
+      const int64_t count = std::min(bucket[0].count - begun, most);
+      if (count > 0) visit(bucket[0].data + begun, count);
+      most -= count, begun += count;
+      if (begun == bucket[0].count) bucket = bucket.subspan(1), begun = 0;
+    }
+    return {bucket, begun};
   }
   char* scratch(int64_t bytes) {
     if (static_cast<int64_t>(scratch_.size()) < bytes) scratch_.resize(static_cast<size_t>(bytes));
@@ -113,7 +200,7 @@ class MpiCommunicator final : public Communicator {
 
   /// `parts`: by rank, `stride` bytes apart, this rank's own left out; own: this rank's. Adds all into `to` (which may be own).
   void combine_all(char* to, const char* own, const char* parts, int64_t stride, int64_t count, DType dtype,
-                   Reduction reduction) {
+                   Communicator::Reduction reduction) {
     const auto bytes = static_cast<size_t>(count) * size_of(dtype);
     if (bytes == 0) return;
     auto part = [&](int r) { return r == rank_ ? own : parts + r * stride; };
@@ -165,9 +252,67 @@ class MpiCommunicator final : public Communicator {
   }
 
   const mpi::Library& mpi_;
-  int rank_ = 0, num_ranks_ = 1;
+  int rank_ = 0, num_ranks_ = 1, thread_level_ = 0;
+  bool patient_ = false;
   std::vector<mpi::Request> requests_;
-  std::vector<char> scratch_;  // grows to what the largest all-reduce needs
+  std::vector<char> scratch_;    // grows to what the largest all-reduce needs
+  std::vector<float> together_;  // a block of several arrays
+};
+
+/// The collectives of this process: sums of buckets in a thread of their own, everything else on the caller's once those are done.
+class MpiCommunicator final : public Communicator {
+ public:
+  int rank() const override { return mpi_.rank(); }
+  int num_ranks() const override { return mpi_.num_ranks(); }
+  bool overlaps() const override { return num_ranks() > 1 && mpi_.thread_level() >= mpi::kThreadSerialized; }
+
+  void barrier() override {
+    finish_all();
+    mpi_.barrier();
+  }
+  void all_reduce(const void* in, void* out, int64_t count, DType dtype, Reduction reduction) override {
+    if (num_ranks() == 1) return Communicator::all_reduce(in, out, count, dtype, reduction);
+    here([&] { mpi_.all_reduce(in, out, count, dtype, reduction); });
+  }
+  void all_gather(const void* in, void* out, std::span<const int64_t> bytes) override {
+    here([&] { mpi_.all_gather(in, out, bytes); });
+  }
+
+  void begin_sum(int64_t id, std::span<const Numbers> bucket) override {
+    if (!overlaps()) return here([&] { mpi_.add_up(bucket); });
+    if (!thread_)
+      thread_.emplace([this](std::span<const Numbers> numbers) {
+        const Stopwatch total(total_ns_);
+        mpi_.wait_patiently(true);
+        mpi_.add_up(numbers);
+        mpi_.wait_patiently(false);
+      });
+    tickets_[id] = thread_->begin(bucket);
+  }
+  void finish_sum(int64_t id) override {
+    if (!thread_) return;
+    const Stopwatch exposed(exposed_ns_);
+    thread_->wait(tickets_.at(id));
+  }
+  void finish_all() override {
+    if (!thread_) return;
+    const Stopwatch exposed(exposed_ns_);
+    thread_->wait_for_all();
+  }
+  Times times() const override { return {1e-9 * static_cast<double>(exposed_ns_), 1e-9 * static_cast<double>(total_ns_)}; }
+
+ private:
+  template <class Collective>
+  void here(const Collective& collective) {
+    finish_all();
+    const Stopwatch exposed(exposed_ns_), total(total_ns_);
+    collective();
+  }
+
+  MpiCollectives mpi_;
+  std::map<int64_t, int64_t> tickets_;  // by id of a bucket: of its last sum
+  std::atomic<int64_t> exposed_ns_{0}, total_ns_{0};
+  std::optional<BackgroundSums> thread_;  // last: it ends first
 };
 
 }  // namespace

@@ -28,6 +28,7 @@ Library load() {
   find(handle, "MPI_Isend", mpi.isend);
   find(handle, "MPI_Irecv", mpi.irecv);
   find(handle, "MPI_Waitall", mpi.waitall);
+  find(handle, "MPI_Testall", mpi.testall);
   find(handle, "MPI_Barrier", mpi.barrier);
   find(handle, "ompi_mpi_comm_world", mpi.world);
   find(handle, "ompi_mpi_byte", mpi.byte);

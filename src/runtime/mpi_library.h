@@ -18,6 +18,7 @@ struct Library {
   int (*isend)(const void* data, int count, Datatype, int to, int tag, Comm, Request*);
   int (*irecv)(void* data, int count, Datatype, int from, int tag, Comm, Request*);
   int (*waitall)(int count, Request*, void* statuses);
+  int (*testall)(int count, Request*, int* done, void* statuses);
   int (*barrier)(Comm);
   Comm world;
   Datatype byte;

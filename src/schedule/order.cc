@@ -87,14 +87,21 @@ class Orderer {
               program_.buffers[at(buffer)].name);
     for (int w : writers) edge(w, writer_[at(buffer)]);
   }
-  /// All ranks must meet in one order, whatever the sizes of their parts make of the rest.
+  /// All ranks must meet in one order, whatever the sizes of their parts make of the rest; and where a check stops the step, all of them
+  /// must have begun the same. Finishing a bucket concerns this rank alone.
   void keep_order_of_collectives() {
-    std::vector<std::pair<int64_t, int>> found;  // channel, call
+    std::vector<std::pair<int, int>> found;  // node, call
+    bool any_collective = false;
     for (int c = 0; c < static_cast<int>(program_.calls.size()); ++c) {
       const auto* library = std::get_if<LibraryCall>(&program_.calls[at(c)].what);
-      if (library != nullptr && library->op != nullptr && library->op->lowering == Lowering::kCollective)
-        found.emplace_back(library->attrs.integer("channel"), c);
+      if (library == nullptr || library->op == nullptr || library->phase == LibraryCall::Phase::finish) continue;
+      const bool meets = library->op->lowering == Lowering::kCollective;
+      const auto& nodes = program_.calls[at(c)].nodes;
+      if (meets || library->op->lowering == Lowering::kCheck)
+        found.emplace_back(*std::max_element(nodes.begin(), nodes.end()), c);
+      any_collective |= meets;
     }
+    if (!any_collective) return;
     std::sort(found.begin(), found.end());
     for (size_t i = 1; i < found.size(); ++i) edge(found[i - 1].second, found[i].second);
   }

@@ -73,6 +73,9 @@ struct LibraryCall {
   Attrs attrs;
   std::vector<View> views;  // inputs, then results
   int workspace = -1;
+  /// All-reduces of one bucket: begun in one call (views: input, result, input, result, ..), waited for in another (the results).
+  enum class Phase : uint8_t { whole, begin, finish };
+  Phase phase = Phase::whole;
 };
 
 struct KernelCall {

@@ -9,6 +9,7 @@
 #include "schedule/order.h"
 #include "schedule/products.h"
 #include "schedule/repeat_late.h"
+#include "schedule/split_buckets.h"
 #include "support/error.h"
 
 namespace ws {
@@ -46,6 +47,7 @@ class Lowerer {
     make_outputs();
     for (int g = 0; g < static_cast<int>(groups_.list.size()); ++g) lower_group(g);
     copy_remaining_outputs();
+    split_buckets(program_, priority_);
     order_calls(program_, priority_, donations_);
     return std::move(program_);
   }
@@ -99,7 +101,9 @@ class Lowerer {
         program_.buffers[at(b)].alias_of = program_.input_buffers[at(out.donates_input)];
     }
   }
+  /// Nothing is written: it is the input, or it is empty (a rank without rows).
   bool is_unchanged(const GraphOutput& out) const {
+    if (out.donates_input >= 0 && graph_.type_of(out.value).shape.num_elements() == 0) return true;
     return out.donates_input >= 0 && views_.of(out.value).base == graph_.inputs()[at(out.donates_input)].value &&
            views_.is_whole(out.value);
   }

@@ -21,6 +21,10 @@ void Communicator::all_gather(const void* in, void* out, std::span<const int64_t
   if (in != out && bytes[0] > 0) std::memcpy(out, in, static_cast<size_t>(bytes[0]));
 }
 
+void Communicator::begin_sum(int64_t, std::span<const Numbers> bucket) {
+  for (const Numbers& n : bucket) all_reduce(n.data, n.data, n.count, DType::f32, Reduction::sum);
+}
+
 Communicator& communicator() { return current() ? *current() : alone; }
 void set_communicator(std::unique_ptr<Communicator> communicator) { current() = std::move(communicator); }
 

@@ -30,6 +30,27 @@ class Communicator {
   /// `out` receives the bytes of every rank, by rank; bytes[r] come from rank r.
   virtual void all_gather(const void* in, void* out, std::span<const int64_t> bytes);
   virtual void barrier() {}
+
+  /// f32 numbers in the memory of a step.
+  struct Numbers {
+    float* data = nullptr;
+    int64_t count = 0;
+  };
+  /// Begins to add up `bucket`, array after array, in place, with the bits of all_reduce(). Returns at once where overlaps(); until
+  /// finish_sum(id) has returned, nobody else touches the numbers. `bucket` itself must live so long too. Buckets and other
+  /// collectives run in the order in which they were begun.
+  virtual void begin_sum(int64_t id, std::span<const Numbers> bucket);
+  virtual void finish_sum(int64_t) {}
+  /// Returns when nothing that was begun is under way: where a step stops early.
+  virtual void finish_all() {}
+  /// Whether sums go on while this thread computes.
+  virtual bool overlaps() const { return false; }
+
+  /// Since the process joined: how long callers stood still in collectives, and how long collectives were under way at all.
+  struct Times {
+    double exposed_s = 0, total_s = 0;
+  };
+  virtual Times times() const { return {}; }
 };
 
 /// The process's; of one rank until set.

@@ -36,7 +36,8 @@ Tensor attention(const Tensor& given_q, const Tensor& given_k, const Tensor& giv
   static const OpDef& op = op_named("attention_masked");
   TensorImpl* operands[] = {q.impl().get(),    k.impl().get(),    v.impl().get(),
                             mask.impl().get(), key0.impl().get(), key1.impl().get()};
-  Tensor out = apply_all(op, operands, {{"causal", o.causal}, {"scale", scale}, {"dropout", o.dropout}})[0];
+  Tensor out =
+      apply_all(op, operands, {{"causal", o.causal}, {"scale", scale}, {"dropout", o.dropout}, {"first_row", int64_t{0}}})[0];
   if (o.dropout > 0) {
     static const Tensor one = key_tensor(1);
     Variable key = *o.key;

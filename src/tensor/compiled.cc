@@ -3,12 +3,14 @@
 #include <chrono>
 #include <cstring>
 
+#include "passes/fill_buckets.h"
 #include "support/communicator.h"
 #include "support/error.h"
 #include "support/flags.h"
 #include "support/log.h"
 #include "tensor/compiled_impl.h"
 #include "tensor/context.h"
+#include "tensor/overlap.h"
 #include "wholestep/distributed.h"
 
 namespace ws {
@@ -53,6 +55,13 @@ Compiled::Compiled(Function function, std::vector<Variable> state, JitOptions op
   if (const int ranks = communicator().num_ranks(), wanted = impl_->options.mesh.data; wanted != 1 && wanted != ranks)
     fail("{}: its mesh has {} data ranks, but this job has {} process{}: start it by mpirun -n {}, or use Job::mesh()",
          impl_->options.name, wanted, ranks, ranks == 1 ? "" : "es", wanted);
+  if (impl_->options.mesh.data > 1)
+    for (const Variable& v : impl_->options.sharded_state)
+      if (v.slot()->whole_type().shape.rank() > 0) impl_->sharded.insert(v.slot());
+  if (impl_->options.mesh.bucket_bytes < 0)
+    fail("{}: its mesh has buckets of {} bytes; they must be at least 1, or 0 to be chosen", impl_->options.name,
+         impl_->options.mesh.bucket_bytes);
+  if (overlaps(impl_->options.mesh)) bucket_bytes(impl_->options.mesh);  // all ranks are here: it may have to be measured
 }
 
 Compiled::Compiled(Compiled&&) noexcept = default;
@@ -127,7 +136,7 @@ CompiledEntry& Compiled::Impl::compile(std::span<const Tensor> inputs) {
   TracedFunction traced = trace_function(function, state, types, options);
   int num_threads = options.num_threads > 0 ? options.num_threads : configured_threads();
   std::string text = flags().check_trace ? print(traced.graph) : "";
-  if (options.mesh.data > 1) traced.graph = partition(traced.graph, split_of(traced));
+  traced.graph = rank_part(traced);
   auto program = find_or_compile(traced.graph, traced.kept_inputs(), num_threads, options.memory_budget_bytes, options.compile);
   refuse_if_too_large(*program->executable, types);
   auto entry = std::make_unique<CompiledEntry>(std::move(traced), std::move(program), derived);
@@ -153,8 +162,48 @@ PartitionOptions Compiled::Impl::split_of(const TracedFunction& traced) const {
     const bool is_batch =
         source.kind == Tracer::Source::Kind::kArgument && std::find(whole.begin(), whole.end(), source.index) == whole.end();
     split.batches.push_back(is_batch);
+    split.sharded_inputs.push_back(source.kind == Tracer::Source::Kind::kState && shards(*source.slot));
   }
+  split.sharded_outputs.assign(traced.graph.outputs().size(), false);
+  std::vector<bool> wanted_whole = split.sharded_outputs;
+  const auto mark = [&](std::vector<bool>& marks, const Origin& origin) {
+    if (origin.kind == Origin::Kind::kOutput) marks[static_cast<size_t>(origin.index)] = true;
+  };
+  for (const TracedFunction::Update& u : traced.updates) {
+    const bool in_part = shards(*u.slot);
+    if (in_part && u.origin.kind == Origin::Kind::kInput)
+      fail("{}: '{}' is sharded, so it cannot be set to another input as it is", options.name, u.slot->name);
+    mark(in_part ? split.sharded_outputs : wanted_whole, u.origin);
+  }
+  for (const Origin& origin : traced.results) mark(wanted_whole, origin);
+  for (size_t o = 0; o < wanted_whole.size(); ++o)
+    if (wanted_whole[o] && split.sharded_outputs[o])
+      fail("{}: the new value of sharded state is also a result or other state ({}): return a copy", options.name,
+           traced.graph.outputs()[o].name);
   return split;
+}
+
+bool Compiled::Impl::shards(const Variable::Slot& slot) const { return sharded.count(&slot) != 0; }
+
+void Compiled::Impl::settle_state(const CompiledEntry& entry) const {
+  for (const Tracer::Source& source : entry.sources) {
+    if (source.kind != Tracer::Source::Kind::kState && source.kind != Tracer::Source::Kind::kSlot) continue;
+    Variable::Slot& slot = *source.slot;
+    const bool in_part = source.kind == Tracer::Source::Kind::kState && shards(slot);
+    if (slot.sharded() == in_part) continue;
+    if (in_part) {
+      slot.shard();
+    } else {
+      for (const Variable& v : state)
+        if (v.slot() == &slot) distributed::make_whole({&v, 1});
+    }
+  }
+}
+
+Graph Compiled::Impl::rank_part(const TracedFunction& traced) const {
+  if (options.mesh.data == 1) return traced.graph;
+  const Graph part = partition(traced.graph, split_of(traced));
+  return overlaps(options.mesh) ? fill_buckets(part, bucket_bytes(options.mesh)) : part;
 }
 
 // Traces again and names the first line that differs: a number or branch that changed between calls.

@@ -1,6 +1,7 @@
 // A Compiled object's programs, one for each signature, and how a call feeds them.
 #pragma once
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,13 +44,8 @@ struct CompiledEntry {
   std::vector<std::shared_ptr<TensorImpl>> fresh;  // by graph output: new values of state that is not donated
   std::vector<Tensor> before;                      // by graph input, where keeps_inputs
 
-<<<<<<< HEAD
-  CompiledEntry(TracedFunction traced, std::shared_ptr<SharedProgram> its_program);
-  bool accepts(std::span<const Tensor> inputs, DType dtype, MatmulPrecision products) const;
-=======
   CompiledEntry(TracedFunction traced, std::shared_ptr<SharedProgram> its_program, DerivedValues& values);
-  bool accepts(std::span<const Tensor> inputs, DType dtype) const;
->>>>>>> derived
+  bool accepts(std::span<const Tensor> inputs, DType dtype, MatmulPrecision products) const;
   void bind_inputs(std::span<const Tensor> inputs);
   void bind_outputs(std::vector<Tensor>& results_out);
   /// Slots and results take the new values.
@@ -65,6 +61,8 @@ struct Compiled::Impl {
   CompiledEntry* last = nullptr;
   double compile_seconds = 0;
 
+  std::set<const Variable::Slot*> sharded;  // of the state
+
   DType compute_dtype() const { return options.compute_dtype.value_or(ws::compute_dtype()); }
   MatmulPrecision matmul_precision() const { return options.matmul_precision.value_or(ws::matmul_precision()); }
   CompiledEntry& entry_for(std::span<const Tensor> inputs);
@@ -72,7 +70,12 @@ struct Compiled::Impl {
   std::vector<bool> trainable_flags() const;
   void announce(std::span<const Tensor> inputs) const;
   void check_trace(CompiledEntry& entry);
+  bool shards(const Variable::Slot& slot) const;
+  /// State of this entry's sources is whole or in part as its program takes it. Where something must be put together, every rank is here.
+  void settle_state(const CompiledEntry& entry) const;
   PartitionOptions split_of(const TracedFunction& traced) const;
+  /// What one rank computes of it; the graph itself on one process.
+  Graph rank_part(const TracedFunction& traced) const;
   const Executable& last_executable() const;
   std::string summary(const Executable& executable) const;
   int threads() const;
@@ -100,6 +103,7 @@ void Compiled::Impl::call(std::span<const Tensor> inputs, std::vector<Tensor>& o
     entry.program->busy.store(true, std::memory_order_relaxed);
   }
   Release release{entry.program.get()};
+  settle_state(entry);
   entry.bind_inputs(inputs);
   entry.bind_outputs(outputs);
   execute(*entry.program->executable, entry.in.data(), entry.out.data());

@@ -43,7 +43,7 @@ std::vector<Type> Compiled::Impl::with_batch(std::vector<Type> arguments, int64_
 
 PlannedProgram Compiled::Impl::plan_for(std::span<const Type> arguments, int64_t budget_bytes) const {
   const TracedFunction traced = trace_function(function, state, arguments, options);
-  return plan_traced(traced.graph, traced.kept_inputs(), threads(), budget_bytes);
+  return plan_traced(rank_part(traced), traced.kept_inputs(), threads(), budget_bytes);
 }
 
 // The peak grows almost in a straight line with the batch: interpolate between a batch that fits and one that does not.

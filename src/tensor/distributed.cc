@@ -13,7 +13,9 @@
 #include "support/communicator.h"
 #include "support/error.h"
 #include "support/log.h"
-#include "tensor/tensor_impl.h"
+#include "tensor/eager.h"
+#include "tensor/tape.h"
+#include "tensor/variable.h"
 
 namespace ws::distributed {
 namespace {
@@ -85,10 +87,32 @@ void abort(const std::string& message, int exit_code) {
   abort_mpi_job(exit_code);
 }
 
+void make_whole(std::span<const Variable> variables) {
+  for (const Variable& v : variables) {
+    Variable::Slot& slot = *v.slot();
+    if (!slot.sharded()) continue;
+    const Type type = slot.whole_type();
+    const int64_t row_bytes = type.shape[0] == 0 ? 0 : type.num_bytes() / type.shape[0];
+    std::vector<int64_t> bytes;
+    for (int r = 0; r < size(); ++r) {
+      const auto [begin, end] = rows_of_rank(type.shape[0], size(), r);
+      bytes.push_back((end - begin) * row_bytes);
+    }
+    const std::shared_ptr<TensorImpl> whole = new_dense(type), part = dense_copy_if_needed(slot.value.impl());
+    communicator().all_gather(part->pointer(), whole->pointer(), bytes);
+    slot.bind(as_leaf(*whole, slot.leaf_id, slot.trainable));
+    slot.whole_rows = -1;
+  }
+}
+
 void check_replicas(std::span<const Variable> variables) {
   const auto ranks = static_cast<size_t>(size());
   std::vector<uint64_t> mine, all(variables.size() * ranks);
   for (const Variable& v : variables) {
+    if (v.slot()->sharded()) {
+      mine.push_back(0);
+      continue;
+    }
     const auto impl = dense_copy_if_needed(v.value().impl());
     mine.push_back(digest(impl->pointer(), impl->num_bytes()));
   }

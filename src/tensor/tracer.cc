@@ -38,7 +38,7 @@ Tensor Tracer::add_argument(const Type& type, int index) {
 
 Tensor Tracer::add_state(Variable::Slot& slot, int index) {
   registered_.emplace(&slot, index);
-  Value v = graph.add_input(unique_input_name(slot.name), slot.value.impl()->type());
+  Value v = graph.add_input(unique_input_name(slot.name), slot.whole_type());
   sources.push_back({Source::Kind::kState, index, nullptr, slot.shared_from_this()});
   Tensor t = wrap(v, slot.trainable);
   t.impl()->leaf_id = slot.leaf_id;

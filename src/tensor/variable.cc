@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "support/communicator.h"
 #include "support/error.h"
 #include "tensor/context.h"
 #include "tensor/dispatch.h"
@@ -35,6 +36,22 @@ void Variable::Slot::bind(std::shared_ptr<TensorImpl> impl) {
   unbind();
   impl->slot = this;
   value = Tensor(std::move(impl));
+}
+
+Type Variable::Slot::whole_type() const {
+  Type type = value.impl()->type();
+  if (!sharded()) return type;
+  std::vector<int64_t> dims(type.shape.begin(), type.shape.end());
+  dims[0] = whole_rows;
+  return {type.dtype, Shape(dims)};
+}
+
+void Variable::Slot::shard() {
+  const int64_t rows = value.shape()[0];
+  const auto [begin, end] = rows_of_rank(rows, communicator().num_ranks(), communicator().rank());
+  const std::shared_ptr<TensorImpl> part = dense_copy(*value.slice(0, begin, end).impl());
+  bind(as_leaf(*part, leaf_id, trainable));
+  whole_rows = rows;
 }
 
 Variable::Variable(std::string name, Tensor value, bool trainable) : slot_(std::make_shared<Slot>()) {

@@ -20,8 +20,22 @@ awk -v a="$(loss one.json)" -v b="$(loss two.json)" 'BEGIN { d = a - b; exit !(a
   complain "resumed: $(cat err)"
 cmp two/checkpoint/model.safetensors cut/checkpoint/model.safetensors || complain "a resumed run on two ranks ends with other bits"
 
+# Buckets and a sharded optimizer: the same checkpoint bit for bit, gone on from with another number of ranks.
+"$WS" "${small[@]}" --steps 10 --out shared --ranks 2 --shard-optimizer --overlap on --bucket-mb 0.002 >out 2>err &&
+  cp -r shared shared4 && cp -r shared shared1 &&
+  "$WS" "${small[@]}" --steps 20 --out shared --resume --ranks 2 >out 2>err || complain "sharded: $(cat err)"
+for file in model optimizer; do
+  cmp two/checkpoint/$file.safetensors shared/checkpoint/$file.safetensors || complain "a sharded run's $file has other bits"
+done
+"$WS" "${small[@]}" --steps 20 --out shared4 --resume --ranks 4 --shard-optimizer >four.json 2>err || complain "four: $(cat err)"
+"$WS" "${small[@]}" --steps 20 --out shared1 --resume >one.json 2>err || complain "one after two: $(cat err)"
+awk -v a="$(loss one.json)" -v b="$(loss four.json)" 'BEGIN { d = a - b; exit !(a > 0 && (d < 0 ? -d : d) <= 1e-4 * a) }' ||
+  complain "losses differ: $(cat one.json four.json)"
+
 "$WS" bench --model mlp --width 32 --blocks 1 --batch 8 --steps 3 --ranks 2 --json >out 2>err && grep -q '"beta_bytes_per_s"' out ||
   complain "bench --ranks 2: $(cat out err)"
+"$WS" bench --model mlp --width 32 --blocks 1 --batch 8 --steps 3 --ranks 2 --overlap both --json >out 2>err &&
+  grep -q '"overlap_speedup":[0-9]' out && grep -q '"comm_exposed_ms":[0-9]' out || complain "bench --overlap both: $(cat out err)"
 
 # An error: one line, its exit code, nothing on stdout.
 "$WS" train --data missing.txt --ranks 2 --out no >out 2>err
@@ -29,8 +43,8 @@ code=$?
 [ $code = 1 ] && [ ! -s out ] && [ "$(wc -l <err)" = 1 ] && grep -q 'cannot read missing.txt' err ||
   complain "missing text: exit $code, $(cat out err)"
 
-# A rank that dies ends the job; the checkpoint of before is whole.
-"$WS" "${small[@]}" --steps 1000000 --save-every 5 --out killed --ranks 2 >out 2>err &
+# A rank that dies ends the job, with gradients under way; the checkpoint of before is whole.
+"$WS" "${small[@]}" --steps 1000000 --save-every 5 --out killed --ranks 2 --overlap on --shard-optimizer >out 2>err &
 job=$!
 for _ in $(seq 300); do [ -e killed/checkpoint/model.safetensors ] && break; sleep 0.1; done
 mpirun_pid=$(pgrep -P $job | head -n 1)

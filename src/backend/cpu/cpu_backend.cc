@@ -10,6 +10,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/launch.h"
+#include "support/communicator.h"
 #include "support/error.h"
 #include "support/flags.h"
 #include "support/log.h"
@@ -79,7 +80,8 @@ class CpuProgram final : public DeviceProgram {
     RunContext context{workers, scratch_, scratch_stride_, {}};
     for (size_t i = 0; i < launches_.size(); ++i) {
       launches_[i]->run(context);
-      if (checks_[i] && context.status) break;
+      if (checks_[i] && context.status) [[unlikely]]
+        return stop(context);
     }
     return context.status;
   }
@@ -94,7 +96,7 @@ class CpuProgram final : public DeviceProgram {
       launches_[i]->run(context);
       const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count();
       observe(observer, static_cast<int>(i), ns);
-      if (checks_[i] && context.status) break;
+      if (checks_[i] && context.status) return stop(context);
     }
     return context.status;
   }
@@ -102,6 +104,11 @@ class CpuProgram final : public DeviceProgram {
   int64_t scratch_bytes() const override { return scratch_bytes_; }
 
  private:
+  /// What travels to other ranks uses the arena: it arrives before anyone else may.
+  static StepStatus stop(const RunContext& context) {
+    communicator().finish_all();
+    return context.status;
+  }
   void bind(void* const* inputs, void* const* outputs, void* arena) {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       if (inputs[i] == inputs_[i]) continue;

@@ -65,58 +65,7 @@ class Hole {
   std::vector<int64_t> row_multiples_;  // by dim before the last: rows that one step of it passes
 };
 
-<<<<<<< HEAD
 Gemm plain_shape(const GemmCall& call) {
-=======
-class GemmLaunch final : public Launch {
- public:
-  GemmLaunch(const Program& program, const GemmCall& call, const LoopCode* store, Isa isa, AddressBook& book)
-      : gemm_(gemm_shape(call)), isa_(gemm_isa(isa)) {
-    const auto operand_bytes = static_cast<int64_t>(size_of(call.operand_dtype));
-    book.want(&gemm_.a.data, call.a.buffer, call.a.offset * operand_bytes);
-    book.want(&gemm_.b.data, call.b.buffer, call.b.offset * operand_bytes);
-    if (call.store != nullptr) {
-      hole_ = std::make_unique<Hole>(program, *call.store, *store, call.m, book);
-      gemm_.store = &Hole::run;
-      gemm_.store_context = hole_.get();
-      find_store_operands(program, *call.store, book);
-    } else {
-      book.want(&gemm_.c, call.c.buffer, call.c.offset * static_cast<int64_t>(size_of(call.result_dtype)));
-    }
-    if (call.workspace >= 0) book.want(&workspace_, call.workspace, 0);
-  }
-  void run(RunContext& context) override {
-    if (hole_ != nullptr) hole_->context = &context;
-    gemm(gemm_, isa_, workspace_, context.workers);
-  }
-
- private:
-  /// What the hole reads and writes element by element, reads first.
-  void find_store_operands(const Program& program, const LoopCall& store, AddressBook& book) {
-    std::vector<int> met;
-    for (const View& v : store.accesses) {
-      if (v.buffer < 0 || v.dims.rank() != 2 || v.strides[1] != 1 || v.strides[0] == 0) continue;
-      const ProgramBuffer& b = program.buffers[static_cast<size_t>(v.buffer)];
-      const int memory = b.alias_of >= 0 ? b.alias_of : v.buffer;
-      if (gemm_.num_store_operands == kMaxStoreOperands || std::find(met.begin(), met.end(), memory) != met.end()) continue;
-      met.push_back(memory);
-      const auto bytes = static_cast<int64_t>(size_of(b.dtype));
-      StoreOperand& x = gemm_.store_operands[gemm_.num_store_operands++];
-      x.row_bytes = v.strides[0] * bytes, x.element_bytes = bytes;
-      book.want(&x.data, v.buffer, v.offset * bytes);
-    }
-  }
-
-  Gemm gemm_;
-  GemmIsa isa_;
-  std::unique_ptr<Hole> hole_;
-  void* workspace_ = nullptr;
-};
-
-}  // namespace
-
-Gemm gemm_shape(const GemmCall& call) {
->>>>>>> derived
   Gemm g;
   g.batch = call.batch;
   g.m = call.m;
@@ -149,6 +98,7 @@ class GemmLaunch final : public Launch {
       hole_ = std::make_unique<Hole>(program, *call.store, *store, call.m, book);
       gemm_.store = &Hole::run;
       gemm_.store_context = hole_.get();
+      find_store_operands(program, *call.store, book);
     } else {
       book.want(&gemm_.c, call.c.buffer, call.c.offset * static_cast<int64_t>(size_of(call.result_dtype)));
     }
@@ -160,6 +110,22 @@ class GemmLaunch final : public Launch {
   }
 
  private:
+  /// What the hole reads and writes element by element, reads first.
+  void find_store_operands(const Program& program, const LoopCall& store, AddressBook& book) {
+    std::vector<int> met;
+    for (const View& v : store.accesses) {
+      if (v.buffer < 0 || v.dims.rank() != 2 || v.strides[1] != 1 || v.strides[0] == 0) continue;
+      const ProgramBuffer& b = program.buffers[static_cast<size_t>(v.buffer)];
+      const int memory = b.alias_of >= 0 ? b.alias_of : v.buffer;
+      if (gemm_.num_store_operands == kMaxStoreOperands || std::find(met.begin(), met.end(), memory) != met.end()) continue;
+      met.push_back(memory);
+      const auto bytes = static_cast<int64_t>(size_of(b.dtype));
+      StoreOperand& x = gemm_.store_operands[gemm_.num_store_operands++];
+      x.row_bytes = v.strides[0] * bytes, x.element_bytes = bytes;
+      book.want(&x.data, v.buffer, v.offset * bytes);
+    }
+  }
+
   Gemm gemm_;
   SplitOperands operands_;
   GemmIsa isa_;

@@ -62,7 +62,24 @@ std::unique_ptr<Launch> launch_check(const Program& p, const LibraryCall& call, 
       true);
 }
 
+/// In place on the results, so that the inputs are free once this has run.
+std::unique_ptr<Launch> launch_begin(const Program& p, const LibraryCall& call, AddressBook& book) {
+  return routine(p, call, book,
+                 [id = call.attrs.integer("bucket"), bucket = std::vector<Communicator::Numbers>(call.views.size() / 2)](
+                     Windows& w, RunContext& c) mutable {
+                   for (size_t i = 0; i < bucket.size(); ++i) {
+                     const Window &from = w[2 * i], &to = w[2 * i + 1];
+                     if (from.array.data != to.array.data) copy(to.array, from.array, to.element_bytes, c.workers);
+                     bucket[i] = {static_cast<float*>(to.array.data), to.array.dims.num_elements()};
+                   }
+                   communicator().begin_sum(id, bucket);
+                 });
+}
+
 std::unique_ptr<Launch> launch_collective(const Program& p, const LibraryCall& call, AddressBook& book) {
+  if (call.phase == LibraryCall::Phase::begin) return launch_begin(p, call, book);
+  if (call.phase == LibraryCall::Phase::finish)
+    return routine(p, call, book, [id = call.attrs.integer("bucket")](Windows&, RunContext&) { communicator().finish_sum(id); });
   const DType dtype = dtype_of(p, call.views[0]);
   if (call.op->name == "all_reduce") {
     const auto how = call.attrs.flag("maximum") ? Communicator::Reduction::maximum : Communicator::Reduction::sum;
@@ -96,7 +113,7 @@ Attention attention_shape(const Program& p, const LibraryCall& call) {
   a.scale = static_cast<float>(call.attrs.number("scale"));
   a.q.dtype = dtype_of(p, q);
   a.masked = call.attrs.find("dropout") != nullptr;
-  if (a.masked) a.masking.dropout = call.attrs.number("dropout");
+  if (a.masked) a.masking.dropout = call.attrs.number("dropout"), a.masking.first_row = call.attrs.integer("first_row");
   return a;
 }
 

@@ -29,6 +29,7 @@ struct AttentionMasking {
   int64_t batch_stride = 0, head_stride = 0, query_stride = 0, key_stride = 0;
   const uint32_t *key0 = nullptr, *key1 = nullptr;  // of the random words
   double dropout = 0;
+  int64_t first_row = 0;  // of these batch rows in the whole batch: words are drawn by place there
 };
 
 struct Attention {

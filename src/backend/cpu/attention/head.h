@@ -227,7 +227,10 @@ class AttentionHead {
       if (m.dropout == 0)
         std::memset(kept_row, 1, static_cast<size_t>(keys));
       else
-        keep_row(kept_row, static_cast<uint64_t>(first_row_ + t0 + i) * static_cast<uint64_t>(a_.keys), keys);
+        keep_row(
+            kept_row,
+            static_cast<uint64_t>(m.first_row * a_.heads * a_.queries + first_row_ + t0 + i) * static_cast<uint64_t>(a_.keys),
+            keys);
     }
     calls.rows_of(L::kSeen, seen, plan_.ld_keys);
     calls.rows_of(L::kKept, kept, plan_.ld_keys);
