@@ -201,6 +201,26 @@ TEST(Plan, Roles) {
   EXPECT_NE(text.find("b3"), std::string::npos);
 }
 
+// A derived input and the output written over it are counted apart, once.
+TEST(Plan, DerivedInputs) {
+  Maker m;
+  const int x = m.buffer(16, ProgramBuffer::Role::kInput), copy = m.buffer(32, ProgramBuffer::Role::kInput);
+  const int y = m.buffer(16, ProgramBuffer::Role::kOutput), next = m.buffer(32, ProgramBuffer::Role::kOutput);
+  m.program.buffers[static_cast<size_t>(copy)].derived = true;
+  m.program.buffers[static_cast<size_t>(next)].alias_of = copy;
+  m.call({x, copy}, {y});
+  m.call({x}, {next});
+  m.program.outputs = {m.view(y), m.view(next)};
+  m.program.output_types = {{DType::f32, {16}}, {DType::f32, {32}}};
+  const MemoryPlan p = m.plan();
+  EXPECT_EQ(p.argument_bytes, 64);
+  EXPECT_EQ(p.output_bytes, 64);
+  EXPECT_EQ(p.donated_bytes, 0);
+  EXPECT_EQ(p.derived_bytes, 128);
+  EXPECT_EQ(p.peak_bytes, 64 + 64 + 128 + p.arena_bytes);
+  EXPECT_EQ(p.fixed_bytes(), 64 + 64 + 128);
+}
+
 TEST(Plan, OutputsInTheArenaLiveToTheEnd) {
   Maker m;
   const int x = m.buffer(16, ProgramBuffer::Role::kInput), y = m.buffer(16, ProgramBuffer::Role::kOutput);

@@ -28,7 +28,7 @@ void count_signature(const Program& program, bool outputs_outside, MemoryPlan& p
     else if (outputs_outside)
       outside += b.num_bytes();
   }
-  for (size_t o = 0; o < program.outputs.size(); ++o)
+  for (size_t o = 0; o < program.output_types.size(); ++o)
     if (!is_derived(program, program.buffers[static_cast<size_t>(program.outputs[o].buffer)]))
       plan.output_bytes += program.output_types[o].num_bytes();
   plan.peak_bytes = plan.argument_bytes + plan.derived_bytes + outside + plan.arena_bytes;
