@@ -73,7 +73,7 @@ class Orderer {
       const auto* library = std::get_if<LibraryCall>(&program_.calls[at(c)].what);
       if (library == nullptr || library->op == nullptr || library->op->lowering != Lowering::kCheck) continue;
       for (size_t b = 0; b < program_.buffers.size(); ++b)
-        if (program_.buffers[b].alias_of >= 0) edge(c, writer_[b]);
+        if (program_.buffers[b].alias_of >= 0 && writer_[b] >= 0) edge(c, writer_[b]);  // empty state has no writer
     }
     sort();
   }
