@@ -196,7 +196,7 @@ TEST(Cases, ChecksStopTheRunAndNameTheValue) {
   EXPECT_EQ(error(array({3}, {0, 5, 2}, DType::i32), "check_range", range), "label 5 is outside [0, 5)");
   EXPECT_EQ(error(array({3}, {0, -1, 2}, DType::i32), "check_range", range), "label -1 is outside [0, 5)");
   EXPECT_EQ(error(array({}, {1.5}), "check_finite", loss), "passed");
-  EXPECT_EQ(error(array({}, {HUGE_VAL}), "check_finite", loss), "loss is inf");
+  EXPECT_EQ(error(array({}, {HUGE_VAL}), "check_finite", loss), "the loss is inf");
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 // all_reduce, all_gather: what ranks of a mesh exchange. Put in after gradients have been taken, so they have none. The reference is
 // that of one rank. All-reduces of one `bucket` above 0 travel together, while other kernels run.
+#include <limits>
+
 #include "ops/op_helpers.h"
 #include "ops/op_list.h"
 
@@ -37,7 +39,8 @@ const OpDef& all_gather_op() {
       .infer = [](Types in, const Attrs& attrs) -> std::vector<Type> {
         const int64_t rows = attrs.integer("rows"), unit = attrs.integer("unit");
         if (in[0].shape.rank() < 1) fail("all_gather needs at least one axis, given {}", in[0].str());
-        if (rows < 0 || unit < 1 || in[0].shape[0] % unit != 0 || in[0].shape[0] / unit > rows)
+        if (rows < 0 || unit < 1 || rows > std::numeric_limits<int64_t>::max() / unit || in[0].shape[0] % unit != 0 ||
+            in[0].shape[0] / unit > rows)
           fail("all_gather of {}: these are not some of {} rows of {}", in[0].str(), rows, unit);
         std::vector<int64_t> dims = dims_of(in[0].shape);
         dims[0] = rows * unit;

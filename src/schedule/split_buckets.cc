@@ -41,6 +41,7 @@ void add_member(Bucket& bucket, const KernelCall& call, const LibraryCall& libra
   append(bucket.begin.nodes, call.nodes);
   append(bucket.begin.in_place, call.in_place);
   append(bucket.begin.writes, call.writes);
+  append(bucket.finish.reads, call.writes);  // completes what the other half began
   append(bucket.finish.writes, call.writes);
   for (int b : call.reads)
     if (std::find(bucket.begin.reads.begin(), bucket.begin.reads.end(), b) == bucket.begin.reads.end())
