@@ -1,4 +1,7 @@
 // ZeRO-1: each rank keeps its rows of the optimizer's state. The bits and the checkpoints are those of whole state.
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -60,7 +63,8 @@ std::string file(const std::filesystem::path& path) {
 }
 
 TEST(ShardedOptimizer, CheckpointsAreThoseOfAWholeOne) {
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "wholestep_sharded_checkpoint";
+  const double job = distributed::maximum(distributed::rank() == 0 ? getpid() : 0);  // jobs may run beside each other
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / fmt::format("wholestep_sharded_{:.0f}", job);
   const Tensor X = random_floats({8, 6}, 1), y = random_floats({8, 2}, 2);
   std::string files[2], after[2];
   for (bool shard : {false, true}) {
