@@ -196,7 +196,7 @@ class Trainer {
     if constexpr (std::is_lvalue_reference_v<Opt>) {
       return {nullptr, &optimizer};
     } else {
-      auto owned = std::make_unique<Opt>(std::move(optimizer));
+      auto owned = std::make_unique<Opt>(std::forward<Opt>(optimizer));
       Optimizer* used = owned.get();
       return {std::move(owned), used};
     }

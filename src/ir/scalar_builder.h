@@ -10,14 +10,14 @@ namespace ws {
 
 /// Handle to a value inside one emission. `dtype` is the computing type: f32, f64, i32, u32 or boolean
 /// (bf16 is widened to f32 on load and narrowed on store or by `cast`).
-struct Scalar_ {
+struct ScalarHandle {
   int id = -1;
   DType dtype = DType::f32;
 };
 
 class ScalarBuilder {
  public:
-  using S = Scalar_;
+  using S = ScalarHandle;
   virtual ~ScalarBuilder() = default;
 
   virtual S constant(DType dtype, double value) = 0;  ///< exact value after rounding to dtype; i32/u32 take integers

@@ -5,7 +5,9 @@
 #include "backend/cpu/rows/walk.h"
 #include "support/bf16.h"
 
+#ifndef __clang__
 #pragma GCC optimize("O3")  // vectorise loops of unknown length
+#endif
 
 namespace ws::cpu {
 namespace {
