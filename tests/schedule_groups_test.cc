@@ -96,6 +96,25 @@ TEST(Groups, AHoleStoresTheValueThatItsReadersStartFrom) {
 }
 
 // x + x for the backward pass is cheaper to make there than to keep.
+// A value that was rounded and widened again is kept as it was rounded.
+TEST(Groups, AHoleStoresTheNarrowerOfTwoEqualValues) {
+  const Program p = lower(R"(graph main(%0 "x": bf16[64, 32], %1 "w": bf16[32, 48], %2 "y": f32[64, 48]) {
+    %3 = matmul %0, %1 {out_dtype = f32, transpose_a = false, transpose_b = false} : f32[64, 48]
+    %4 = cast %3 {dtype = bf16} : bf16[64, 48]
+    %5 = cast %4 {dtype = f32} : f32[64, 48]
+    %6 = mul %5, %2 : f32[64, 48]
+    %7 = reduce_sum %6 {first_axis = 1, num_axes = 1} : f32[64]
+    %8 = reshape %7 {shape = [64, 1]} : f32[64, 1]
+    %9 = broadcast %8 {shape = [64, 48]} : f32[64, 48]
+    %10 = add %5, %9 : f32[64, 48]
+    return %10 "out"
+  })");
+  ASSERT_EQ(p.calls.size(), 2u) << print(p);
+  EXPECT_TRUE(std::none_of(p.buffers.begin(), p.buffers.end(), [](const ProgramBuffer& b) {
+    return b.role == ProgramBuffer::Role::kTemporary && b.dtype == DType::f32;
+  })) << print(p);
+}
+
 TEST(Groups, CheapValuesAreMadeAgainWhereTheyAreRead) {
   const Program p = lower(R"(graph main(%0 "a": f32[65, 16], %1 "b": f32[16, 32]) {
     %2 = matmul %0, %1 {out_dtype = f32, transpose_a = false, transpose_b = false} : f32[65, 32]

@@ -147,22 +147,28 @@ class Materializer {
     stored(node(n).results[0]) = false;
   }
 
-  int count_repeatable(const Group& group, int after) {
-    return static_cast<int>(
-        std::count_if(group.nodes.begin(), group.nodes.end(), [&](int n) { return n > after && !plan_repeat(n).empty(); }));
+  int64_t bytes_of(Value v) const { return graph_.type_of(v).num_bytes(); }
+  /// Of the values of the group's nodes after that one which would not have to be stored.
+  int64_t repeatable_bytes(const Group& group, int after) {
+    int64_t bytes = 0;
+    for (int n : group.nodes)
+      if (n > after && !plan_repeat(n).empty()) bytes += bytes_of(node(n).results[0]);
+    return bytes;
   }
-  /// Where a hole would store several values that its readers can make from one of its inner values, that one is stored instead.
+  /// Where a hole would store values that its readers can make from one of its inner values, that one is stored instead if it is less to
+  /// keep: one for several, or a rounded value for the same one widened again.
   void choose_base(int g) {
     const Group& group = groups_.list[static_cast<size_t>(g)];
-    int best = -1, best_gain = 2;
+    int best = -1;
+    int64_t best_gain = 1;
     for (int candidate : group.nodes) {
       const Value b = node(candidate).results[0];
       if (stored(b) || graph_.type_of(b).shape.num_elements() != group.elements ||
           node(candidate).op->lowering == Lowering::kReduce)
         continue;
-      const int without = count_repeatable(group, candidate);
+      const int64_t without = repeatable_bytes(group, candidate);
       stored(b) = true;
-      const int gain = count_repeatable(group, candidate) - without;
+      const int64_t gain = repeatable_bytes(group, candidate) - without - bytes_of(b);
       stored(b) = false;
       if (gain >= best_gain) best = candidate, best_gain = gain;
     }
