@@ -82,12 +82,14 @@ int main(int argc, char** argv) {
   struct Size {
     int64_t m, k, n;
   };
-  fmt::print(markdown ? "| store | product | f32 | bf16 |\n|---|---|---|---|\n"
-                      : "fused over plain, {} thread(s), median of {} rounds\n",
-             threads, rounds);
+  if (markdown)
+    fmt::print("\n| store | product | f32 | bf16 |\n|---|---|---|---|\n");
+  else
+    fmt::print("fused over plain, {} thread(s), median of {} rounds\n", threads, rounds);
   for (const Size& s : std::vector<Size>{{8192, 512, 512}, {8192, 1365, 512}, {4096, 1024, 256}})
     for (const Case& c : cases) {
-      fmt::print(markdown ? "| {} | [{}x{}] x [{}x{}] |" : "{:<14} [{}x{}] x [{}x{}]  ", c.name, s.m, s.k, s.k, s.n);
+      fmt::print(fmt::runtime(markdown ? "| {} | [{}x{}] x [{}x{}] |" : "{:<14} [{}x{}] x [{}x{}]  "), c.name, s.m, s.k, s.k,
+                 s.n);
       for (const char* dtype : {"f32", "bf16"}) {
         Run plain(graph_text({"plain", ""}, dtype, s.m, s.k, s.n), threads);
         Run fused(graph_text(c, dtype, s.m, s.k, s.n), threads);
@@ -98,7 +100,7 @@ int main(int argc, char** argv) {
           const double plain_s = best_seconds(plain, 0.03, clock);
           ratios.push_back(best_seconds(fused, 0.03, clock) / plain_s);
         }
-        fmt::print(markdown ? " {:+.1f} % |" : "  {:+.1f} %", 100 * (median(ratios) - 1));
+        fmt::print(fmt::runtime(markdown ? " {:+.1f} % |" : "  {:+.1f} %"), 100 * (median(ratios) - 1));
       }
       fmt::print("\n");
       std::fflush(stdout);

@@ -118,7 +118,8 @@ std::vector<std::string>& program_arguments() {
 }
 
 Mesh MeshOptions::mesh() const {
-  if (!(bucket_mb >= 0)) fail("--bucket-mb must not be below 0, not {}", bucket_mb);
+  constexpr double kMostMb = 1e6;
+  if (!(bucket_mb >= 0 && bucket_mb <= kMostMb)) fail("--bucket-mb must be from 0 to {:.0f}, not {}", kMostMb, bucket_mb);
   if (overlap != "auto" && overlap != "on" && overlap != "off") fail("--overlap must be auto, on or off, not '{}'", overlap);
   const Overlap how = overlap == "auto" ? Overlap::automatic : overlap == "on" ? Overlap::on : Overlap::off;
   return {.data = distributed::size(), .overlap = how, .bucket_bytes = static_cast<int64_t>(bucket_mb * 1e6)};

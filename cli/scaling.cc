@@ -16,6 +16,7 @@ struct ScalingOptions {
   bool json = false;
 };
 
+constexpr double kMostBuckets = 1e4;
 constexpr int kMostSimulated = 256;  // ranks: the simulation takes ranks^2 events a bucket
 
 int scaling(const ScalingOptions& o) {
@@ -23,6 +24,8 @@ int scaling(const ScalingOptions& o) {
   if (!(o.step_ms > 0)) fail("--step-ms, the time of one rank's step, must be above 0, not {}", o.step_ms);
   if (!(o.tokens > 0)) fail("--tokens, those of one rank's step, must be above 0, not {}", o.tokens);
   if (!(o.bucket_mb > 0)) fail("--bucket-mb must be above 0, not {}", o.bucket_mb);
+  if (const double buckets = 4e-6 * o.parameters / o.bucket_mb; buckets > kMostBuckets)
+    fail("--bucket-mb {}: these are {:.0f} buckets a step, at most {:.0f} are simulated", o.bucket_mb, buckets, kMostBuckets);
   RingStep step;
   step.compute_s = o.step_ms * 1e-3;
   step.gradient_bytes = 4 * o.parameters;

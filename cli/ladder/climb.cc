@@ -6,9 +6,11 @@
 #include "backend/backend.h"
 #include "command.h"
 #include "ladder/parts.h"
+#include "support/bytes.h"
 #include "support/error.h"
 #include "support/flags.h"
 #include "support/interrupt.h"
+#include "support/log.h"
 #include "support/progress.h"
 
 namespace ws::cli {
@@ -224,7 +226,10 @@ void Climb::batch() {
 }
 
 void Climb::checkpointing() {
-  if (!task_.has_blocks) return;
+  if (!task_.has_blocks) {
+    note("R4 is left out: --model {} has no blocks to recompute", task_.name);
+    return;
+  }
   Json before = rungs_.back();
   Setup checkpointed = setup_;
   checkpointed.checkpoint = true;
@@ -255,8 +260,7 @@ void Climb::checkpointing() {
   budget.memory_budget_bytes = options_.memory_budget_bytes > 0
                                    ? options_.memory_budget_bytes
                                    : static_cast<int64_t>(peak - 0.3 * before["planned_temp_bytes"].get<double>());
-  Measured planned = add(
-      "R4 budget", fmt::format("budget {:.0f} MiB", static_cast<double>(budget.memory_budget_bytes) / (1 << 20)), budget, true);
+  Measured planned = add("R4 budget", "budget " + bytes_text(static_cast<double>(budget.memory_budget_bytes)), budget, true);
   controls_.back()["after"] = true;
   if (planned.job) {
     compare(controls_.back(), *planned.job);
@@ -286,12 +290,13 @@ void Climb::check() {
     progress.finish();
   }
   const std::vector<double>& losses = final_->losses();
-  size_t ends = std::min(kSmooth, losses.size());
+  size_t ends = std::min(kSmooth, losses.size() / 2);  // no step belongs to both ends
   double first = mean(std::span(losses).first(ends)), last = mean(std::span(losses).last(ends));
-  failed_ = !interrupted() && !(last < first);
+  failed_ = !interrupted() && ends > 0 && !(last < first);
   report_["check"] = {{"configuration", fmt::format("{}{}, batch {}", setup.bf16 ? "bf16" : "fp32",
                                                     setup.checkpoint ? ", checkpointed" : "", setup.batch)},
                       {"steps", losses.size()},
+                      {"averaged_steps", ends},
                       {"mean_loss_first_20", json_number(first)},
                       {"mean_loss_last_20", json_number(last)},
                       {"ratio", json_number(last / first)},

@@ -94,9 +94,10 @@ std::string report_table(const Json& report) {
   }
   if (report.contains("check")) {
     const Json& check = report["check"];
-    out += fmt::format("\n{} steps of {}: mean loss {} (first 20) -> {} (last 20){}\n", check["steps"].dump(),
+    out += fmt::format("\n{} steps of {}: mean loss {} (first {}) -> {} (last {}){}\n", check["steps"].dump(),
                        text(check, "configuration"), number(check, "mean_loss_first_20", 1, "{:.4f}"),
-                       number(check, "mean_loss_last_20", 1, "{:.4f}"), check.value("falls", true) ? "" : ": IT DOES NOT FALL");
+                       check.value("averaged_steps", 20), number(check, "mean_loss_last_20", 1, "{:.4f}"),
+                       check.value("averaged_steps", 20), check.value("falls", true) ? "" : ": IT DOES NOT FALL");
   }
   return out;
 }

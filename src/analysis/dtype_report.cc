@@ -128,21 +128,26 @@ class LeakFinder {
 }  // namespace
 
 std::vector<DTypeReport::Op> count_dtypes(const Graph& graph) {
-  std::map<std::tuple<std::string_view, std::vector<DType>, DType>, DTypeReport::Op> kinds;
+  std::map<std::tuple<std::string_view, std::vector<DType>, DType, std::string>, DTypeReport::Op> kinds;
   for (const Node& n : graph.nodes()) {
     std::vector<DType> inputs;
     for (Value v : n.inputs) inputs.push_back(graph.type_of(v).dtype);
     const DType result = graph.type_of(n.results[0]).dtype;
-    auto [at, fresh] = kinds.try_emplace({n.op->name, inputs, result});
+    // Products of fp32 tensors in bf16 parts (matmul_precision).
+    const AttrValue* parts = n.op->lowering == Lowering::kMatmul ? n.attrs.find("precision") : nullptr;
+    const std::string precision = parts == nullptr ? "" : std::get<std::string>(*parts);
+    auto [at, fresh] = kinds.try_emplace({n.op->name, inputs, result, precision});
     DTypeReport::Op& kind = at->second;
     ++kind.count;
     if (!fresh) continue;
     const DType given = inputs.empty() ? result : inputs[0] == DType::boolean && inputs.size() > 1 ? inputs[1] : inputs[0];
-    kind.name = n.op->name;
+    kind.name = precision.empty() ? std::string(n.op->name) : fmt::format("{} of precision {}", n.op->name, precision);
     kind.inputs = std::move(inputs);
     kind.result = result;
     kind.moves_data = moves_data(n);
-    kind.compute = given == DType::bf16 && !is_product(n) ? DType::f32 : given;  // elementwise bf16 computes in f32 and rounds
+    kind.compute = !precision.empty()                       ? DType::bf16
+                   : given == DType::bf16 && !is_product(n) ? DType::f32
+                                                            : given;  // elementwise bf16 computes in f32 and rounds
   }
   std::vector<DTypeReport::Op> list;
   for (auto& [key, kind] : kinds) list.push_back(std::move(kind));
