@@ -4,16 +4,15 @@
 //   bench_attention_bench [--rounds N]
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <ctime>
 #include <limits>
-#include <random>
 #include <string>
 
 #include "analysis/roof_probes.h"
 #include "backend/cpu/isa.h"
+#include "gemm_bench_support.h"
+#include "random_tensor.h"
 #include "support/flags.h"
 #include "wholestep/jit.h"
 #include "wholestep/tensor.h"
@@ -21,6 +20,7 @@
 namespace {
 
 using namespace ws;
+using bench::median, bench::random_tensor, bench::thread_seconds;
 using cpu::Isa;
 
 struct Problem {
@@ -29,26 +29,10 @@ struct Problem {
   DType dtype;
 };
 
-double seconds() {
-  timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-}
 double seconds_of(const auto& body) {
-  const double start = seconds();
+  const double start = thread_seconds();
   body();
-  return seconds() - start;
-}
-double median(std::vector<double> x) {
-  std::sort(x.begin(), x.end());
-  return x[x.size() / 2];
-}
-
-Tensor random_tensor(const Shape& shape, unsigned seed) {
-  std::vector<float> values(static_cast<size_t>(shape.num_elements()));
-  std::mt19937 random(seed);
-  for (float& x : values) x = static_cast<float>(static_cast<int32_t>(random())) * 0x1p-31f;
-  return Tensor::from(std::span<const float>(values), shape);
+  return thread_seconds() - start;
 }
 
 Tensor mask_of(int64_t length) {
@@ -70,7 +54,7 @@ auto step_of(const Attend& attend, std::vector<Variable> qkv, DType dtype) {
       qkv);
 }
 
-void bench(const Problem& p, int rounds, Isa isa) {
+void compare(const Problem& p, int rounds, Isa isa) {
   const Shape shape{p.batch, p.length, p.heads, p.size};
   std::vector<Variable> qkv;
   for (unsigned i = 0; i < 3; ++i) qkv.emplace_back(std::string(1, "qkv"[i]), random_tensor(shape, i + 1), true);
@@ -120,5 +104,5 @@ int main(int argc, char** argv) {
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const bool causal : {true, false})
       for (const auto& [batch, length] : {std::pair<int64_t, int64_t>{64, 128}, {4, 1024}})
-        bench({batch, 8, length, 64, causal, dtype}, rounds, isa);
+        compare({batch, 8, length, 64, causal, dtype}, rounds, isa);
 }

@@ -14,6 +14,7 @@
 #include "analysis/roof_probes.h"
 #include "backend/cpu/isa.h"
 #include "gemm_bench_support.h"
+#include "random_tensor.h"
 #include "support/flags.h"
 #include "support/float_mode.h"
 #include "wholestep/wholestep.h"
@@ -25,16 +26,9 @@
 namespace {
 
 using namespace ws;
-using bench::Buffer, bench::best_seconds, bench::median, bench::thread_seconds;
+using bench::Buffer, bench::best_seconds, bench::median, bench::random_tensor, bench::thread_seconds;
 
 constexpr int64_t kColumns = 512;
-
-Tensor random_tensor(const Shape& shape, unsigned seed) {
-  std::vector<float> values(static_cast<size_t>(shape.num_elements()));
-  std::mt19937 random(seed);
-  for (float& x : values) x = static_cast<float>(static_cast<int32_t>(random())) * 0x1p-31f;
-  return Tensor::from(std::span<const float>(values), shape);
-}
 
 Tensor random_labels(int64_t rows, int64_t classes) {
   std::vector<int32_t> values(static_cast<size_t>(rows));

@@ -9,6 +9,7 @@
 #include "tensor/scalar_bits.h"
 #include "tensor/storage.h"
 #include "tensor/tensor_impl.h"
+#include "tensor_util.h"
 #include "wholestep/tensor.h"
 
 namespace ws {
@@ -23,16 +24,6 @@ Tensor count_up(const Shape& shape) {
   std::vector<float> values(static_cast<size_t>(shape.num_elements()));
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i + 1);
   return floats(values, shape);
-}
-
-template <class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "(nothing was thrown)";
 }
 
 TEST(Loop, ElementwiseNumbers) {
