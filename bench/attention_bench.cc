@@ -1,7 +1,7 @@
 // attention() against the same thing written out (matmul, softmax, matmul; both compiled), forward and backward, in turn: a Markdown
 // table. Processor time of one thread, so that a busy machine only blurs it; medians of the rounds; peak is the FMA peak probed beside
 // each round, FLOPs are those of visible pairs with the products that a backward pass without stored scores needs (14 a pair and feature).
-//   bench_attention_bench [--rounds N]
+//   bench_attention_bench [--rounds N] [--dtype f32|bf16]
 #include <fmt/core.h>
 
 #include <cmath>
@@ -93,7 +93,12 @@ void compare(const Problem& p, int rounds, Isa isa) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int rounds = argc > 2 && std::string(argv[1]) == "--rounds" ? std::atoi(argv[2]) : 5;
+  int rounds = 5;
+  std::string only;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (std::string(argv[i]) == "--rounds") rounds = std::atoi(argv[i + 1]);
+    if (std::string(argv[i]) == "--dtype") only = argv[i + 1];
+  }
   set_flag("threads", "1", "this benchmark");
   const Isa isa = cpu::best_isa();
   fmt::print("One thread, {}, head size 64, medians of {} rounds:\n\n", cpu::name_of(isa), rounds);
@@ -104,5 +109,5 @@ int main(int argc, char** argv) {
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const bool causal : {true, false})
       for (const auto& [batch, length] : {std::pair<int64_t, int64_t>{64, 128}, {4, 1024}})
-        compare({batch, 8, length, 64, causal, dtype}, rounds, isa);
+        if (only.empty() || only == name_of(dtype)) compare({batch, 8, length, 64, causal, dtype}, rounds, isa);
 }

@@ -346,6 +346,7 @@ std::vector<std::pair<Isa, GemmIsa>> isas() {
   if (supports(Isa::avx2)) found.emplace_back(Isa::avx2, GemmIsa::portable);
   if (supports(Isa::avx2)) found.emplace_back(Isa::avx2, GemmIsa::avx2);
   if (supports(Isa::avx512)) found.emplace_back(Isa::avx512, GemmIsa::avx512);
+  if (supports(Isa::avx512_bf16)) found.emplace_back(Isa::avx512_bf16, GemmIsa::avx512_bf16);
   return found;
 }
 

@@ -12,12 +12,22 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
 
-const AttentionIsaCode& code_for(GemmIsa isa) {
+bool has_pairs(const Attention& a, GemmIsa isa) {
 #if defined(__x86_64__)
+  return a.is_bf16() && isa >= GemmIsa::avx512_bf16;
+#else
+  static_cast<void>(a), static_cast<void>(isa);
+  return false;
+#endif
+}
+
+const AttentionIsaCode& code_for(const Attention& a, GemmIsa isa) {
+#if defined(__x86_64__)
+  if (has_pairs(a, isa)) return attention_code_avx512_bf16();
   if (isa >= GemmIsa::avx512) return attention_code_avx512();
   if (isa == GemmIsa::avx2) return attention_code_avx2();
 #endif
-  static_cast<void>(isa);
+  static_cast<void>(a), static_cast<void>(isa);
   return attention_code_portable();
 }
 
@@ -31,19 +41,24 @@ int64_t choose_stripe_rows(int64_t ld_keys) {
 
 }  // namespace
 
-AttentionPlan plan_attention(const Attention& a, bool backward) {
+AttentionPlan plan_attention(const Attention& a, GemmIsa isa, bool backward) {
   AttentionPlan plan;
+  plan.steps = has_pairs(a, isa) ? 2 : 1;
   // Zeros follow the visible keys; and an odd number of lines, since rows a power of two apart would share cache sets.
   plan.ld_keys = round_up(a.keys, kMostColumns) + kMostRows;
   plan.ld_size = round_up(a.head_size, 16);
+  plan.ld_along = round_up(plan.words(a.head_size), 16);
   plan.stripe_rows = choose_stripe_rows(plan.ld_keys);
   const auto take = [&](int64_t floats) {
     const int64_t at = plan.bytes;
     plan.bytes += round_up(floats * kFloatBytes, 64);
     return at;
   };
-  const int64_t stripe = plan.stripe_rows * plan.ld_keys, rows = plan.stripe_rows * plan.ld_size, whole = a.keys * plan.ld_size;
-  const int64_t panels = round_up(a.keys, kMostColumns) * a.head_size;
+  const auto take_across = [&](int64_t same, int64_t rows) {
+    return plan.steps == 1 ? same : take(plan.words(rows) * plan.ld_size);
+  };
+  const int64_t stripe = plan.stripe_rows * plan.ld_keys, rows = plan.stripe_rows * plan.ld_along;
+  const int64_t whole = plan.words(a.keys) * plan.ld_size, panels = round_up(a.keys, kMostColumns) * plan.words(a.head_size);
   plan.loop = take(2 * kMaxLoopSlots * round_up(a.keys, 16));
   plan.scores = take(stripe);
   plan.q = take(rows);
@@ -51,10 +66,14 @@ AttentionPlan plan_attention(const Attention& a, bool backward) {
   plan.key_t = take(panels);
   if (backward) {
     plan.grad_weights = take(stripe);
+    plan.grads_along = plan.steps == 1 ? plan.grad_weights : take(plan.stripe_rows * plan.ld_keys / plan.steps);
     plan.grad_out = take(rows);
+    plan.q_across = take_across(plan.q, plan.stripe_rows);
+    plan.grad_out_across = take_across(plan.grad_out, plan.stripe_rows);
+    plan.narrowed = take(a.is_bf16() ? plan.stripe_rows * plan.ld_size / 2 : 0);
     plan.value_t = take(panels);
     plan.key = take(whole);
-    const int64_t sums = a.queries > kChainBlock ? whole : 0;
+    const int64_t sums = a.queries > kChainBlock ? a.keys * plan.ld_size : 0;
     plan.grad_k = take(sums);
     plan.grad_v = take(sums);
   } else {
@@ -64,16 +83,16 @@ AttentionPlan plan_attention(const Attention& a, bool backward) {
   return plan;
 }
 
-int64_t attention_workspace_bytes(const Attention& a, GemmIsa, int num_threads, bool backward) {
-  return plan_attention(a, backward).bytes * num_threads;
+int64_t attention_workspace_bytes(const Attention& a, GemmIsa isa, int num_threads, bool backward) {
+  return plan_attention(a, isa, backward).bytes * num_threads;
 }
 
 void attention_forward(const Attention& a, GemmIsa isa, void* workspace, Workers& workers) {
   WS_ASSERT(a.loops != nullptr && a.loops[0].scratch_slots <= kMaxLoopSlots);
   const int64_t pairs = a.batch * a.heads;
   if (pairs == 0 || a.queries == 0) return;
-  const AttentionPlan plan = plan_attention(a, false);
-  const AttentionIsaCode& code = code_for(isa);
+  const AttentionPlan plan = plan_attention(a, isa, false);
+  const AttentionIsaCode& code = code_for(a, isa);
   // Few heads: a head's stripes go to several units, each of which prepares the keys for itself.
   const int64_t stripes = ceil_div(a.queries, plan.stripe_rows), threads = workers.num_threads();
   const int64_t parts = threads == 1 ? 1 : std::min(stripes, ceil_div(4 * threads, pairs));
@@ -124,8 +143,8 @@ void backward_pair_shared(const AttentionIsaCode& code, const Attention& a, cons
 
 void attention_backward(const Attention& a, GemmIsa isa, void* workspace, Workers& workers) {
   WS_ASSERT(a.loops != nullptr && a.loops[0].scratch_slots <= kMaxLoopSlots);
-  const AttentionPlan plan = plan_attention(a, true);
-  const AttentionIsaCode& code = code_for(isa);
+  const AttentionPlan plan = plan_attention(a, isa, true);
+  const AttentionIsaCode& code = code_for(a, isa);
   // Pairs that do not fill a round of all threads are shared, where few rounds make that matter and the work is worth the barriers.
   const int64_t pairs = a.batch * a.heads, threads = workers.num_threads();
   const bool worth_sharing = threads > 1 && pairs < 4 * threads && a.queries * a.keys * a.head_size >= (1 << 20);

@@ -8,6 +8,7 @@ namespace ws::cpu {
 namespace {
 
 struct Avx512 : Avx512Registers {
+  using Copies = ElementCopies<Avx512>;
   static constexpr int kRows = 14, kVectors = 2;
   template <class T>
   static void transpose8(float* to, int64_t to_stride, const T* from, int64_t from_stride) {

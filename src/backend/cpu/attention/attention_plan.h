@@ -14,31 +14,39 @@ constexpr int64_t kMostColumns = 32;  // nor wider
 constexpr int kMaxLoopSlots = 8;      // rows of scratch that a row loop may want: the workspace is sized before it is compiled
 
 struct AttentionPlan {
+  int64_t steps = 1;        // elements of a word that the products read: 2 where those are pairs of bf16 (pairs.h), else 1
   int64_t stripe_rows = 0;  // query rows at once; divides kChainBlock, so that a stripe lies in one block of queries
   int64_t ld_keys = 0;      // floats from one row of scores to the next
   int64_t ld_size = 0;      // floats from one row of a dense copy to the next: head_size in whole vectors
+  int64_t ld_along = 0;     // the same, of words along the head
+  int64_t words(int64_t elements) const { return (elements + steps - 1) / steps; }
   // Byte offsets in a worker's scratch; names as in AttentionScratch
-  int64_t scores = 0, grad_weights = 0, q = 0, grad_out = 0, key = 0, value = 0, key_t = 0, value_t = 0, grad_k = 0, grad_v = 0,
-          tile = 0, seen = 0, kept = 0, loop = 0;
+  int64_t scores = 0, grad_weights = 0, grads_along = 0, q = 0, grad_out = 0, q_across = 0, grad_out_across = 0, narrowed = 0,
+          key = 0, value = 0, key_t = 0, value_t = 0, grad_k = 0, grad_v = 0, tile = 0, seen = 0, kept = 0, loop = 0;
   int64_t bytes = 0;
 };
 
-AttentionPlan plan_attention(const Attention& a, bool backward);
+AttentionPlan plan_attention(const Attention& a, GemmIsa isa, bool backward);
 
-/// Scratch of one worker.
+/// Scratch of one worker. Of a dimension that words lie along, its number of words; where words are elements, q_across is q, and so on.
 struct AttentionScratch {
-  float *scores, *grad_weights;  // [stripe_rows, ld_keys]: scores, then weights; grad_p, then gradients of the scores
-  float *q, *grad_out;           // [stripe_rows, ld_size]: the stripe's rows, dense
-  float *key, *value;            // [keys, ld_size]: dense
-  float *key_t, *value_t;        // panels of columns of the transposed: [keys / columns][head_size][columns]
-  float *grad_k, *grad_v;        // [keys, ld_size]: sums over the current block of queries
-  float* tile;                   // [kMostRows, ld_size]: results before they are rounded
-  uint8_t *seen, *kept;          // [stripe_rows, ld_keys]: what is not masked, and not dropped
+  float *scores, *grad_weights;       // [stripe_rows, ld_keys]: scores, then weights; grad_p, then gradients of the scores
+  float* grads_along;                 // [stripe_rows, ld_keys in words]: those gradients, words along the keys
+  float *q, *grad_out;                // [stripe_rows, ld_along]: the stripe's rows, words along the head
+  float *q_across, *grad_out_across;  // [stripe_rows in words, ld_size]: the same, words across the rows
+  uint16_t* narrowed;                 // [stripe_rows, ld_size]: rows of grad_out rounded to bf16
+  float *key, *value;                 // [keys in words, ld_size]: words across the keys
+  float *key_t, *value_t;             // panels of columns of the transposed: [keys / columns][head_size in words][columns]
+  float *grad_k, *grad_v;             // [keys, ld_size]: sums over the current block of queries
+  float* tile;                        // [kMostRows, ld_size]: results before they are rounded
+  uint8_t *seen, *kept;               // [stripe_rows, ld_keys]: what is not masked, and not dropped
   void* loop;
   AttentionScratch(void* workspace, const AttentionPlan& plan, int worker) {
     char* const base = static_cast<char*>(workspace) + worker * plan.bytes;
     const auto floats = [base](int64_t offset) { return reinterpret_cast<float*>(base + offset); };
     scores = floats(plan.scores), grad_weights = floats(plan.grad_weights), q = floats(plan.q), grad_out = floats(plan.grad_out);
+    grads_along = floats(plan.grads_along), q_across = floats(plan.q_across), grad_out_across = floats(plan.grad_out_across);
+    narrowed = reinterpret_cast<uint16_t*>(base + plan.narrowed);
     key = floats(plan.key), value = floats(plan.value), key_t = floats(plan.key_t), value_t = floats(plan.value_t);
     grad_k = floats(plan.grad_k), grad_v = floats(plan.grad_v), tile = floats(plan.tile);
     seen = reinterpret_cast<uint8_t*>(base + plan.seen), kept = reinterpret_cast<uint8_t*>(base + plan.kept);
@@ -96,5 +104,6 @@ struct AttentionIsaCode {
 const AttentionIsaCode& attention_code_portable();
 const AttentionIsaCode& attention_code_avx2();
 const AttentionIsaCode& attention_code_avx512();
+const AttentionIsaCode& attention_code_avx512_bf16();  // of bf16 only
 
 }  // namespace ws::cpu

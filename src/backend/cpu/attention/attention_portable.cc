@@ -5,6 +5,7 @@ namespace ws::cpu {
 namespace {
 
 struct Portable {
+  using Copies = ElementCopies<Portable>;
   static constexpr int kLanes = 1, kRows = 4, kVectors = 4;
   using Reg = float;
   static Reg zero() { return 0; }
@@ -18,7 +19,7 @@ struct Portable {
   template <class T>
   static void transpose8(float* to, int64_t to_stride, const T* from, int64_t from_stride) {
     for (int i = 0; i < 8; ++i)
-      for (int j = 0; j < 8; ++j) to[j * to_stride + i] = Bf16::widened(from[i * from_stride + j]);
+      for (int j = 0; j < 8; ++j) to[j * to_stride + i] = Bf16Rows::widened(from[i * from_stride + j]);
   }
 };
 

@@ -21,8 +21,8 @@ class AttentionHead {
     const int64_t t_begin = begin * plan_.stripe_rows, t_end = std::min(a_.queries, end * plan_.stripe_rows);
     if (t_begin >= t_end) return;
     const int64_t seen = visible_keys(a_, t_end - 1);
-    P::pack_transposed(s_.key_t, rows_of(a_.k), seen, a_.head_size);
-    P::copy_dense(s_.value, plan_.ld_size, rows_of(a_.v), 0, a_.keys, a_.head_size);
+    Copies::pack_transposed(s_.key_t, rows_of(a_.k), seen, a_.head_size);
+    Copies::copy_across(s_.value, plan_.ld_size, rows_of(a_.v), 0, a_.keys, a_.head_size, -0.0f);
     for (int64_t t0 = t_begin; t0 < t_end; t0 += plan_.stripe_rows) forward_stripe(t0, std::min(plan_.stripe_rows, t_end - t0));
   }
 
@@ -32,23 +32,29 @@ class AttentionHead {
   /// Operands that all stripes share: part of the keys.
   void prepare(Part part) const {
     const auto [first, end] = part.of(a_.keys, P::kColumns);
-    const int64_t panels = first * a_.head_size, keys = end - first;
-    P::pack_transposed(s_.key_t + panels, rows_of(a_.k).from(first), keys, a_.head_size);
-    P::pack_transposed(s_.value_t + panels, rows_of(a_.v).from(first), keys, a_.head_size);
-    P::copy_dense(s_.key + first * plan_.ld_size, plan_.ld_size, rows_of(a_.k), first, keys, a_.head_size);
+    const int64_t panels = first * Copies::words(a_.head_size), keys = end - first;
+    Copies::pack_transposed(s_.key_t + panels, rows_of(a_.k).from(first), keys, a_.head_size);
+    Copies::pack_transposed(s_.value_t + panels, rows_of(a_.v).from(first), keys, a_.head_size);
+    Copies::copy_across(s_.key + first / kSteps * plan_.ld_size, plan_.ld_size, rows_of(a_.k), first, keys, a_.head_size,
+                        -masked_grad());
   }
 
   /// Weights and gradients of the scores: part of the stripe's rows. Says whether masked terms of these rows are harmless.
   bool stripe_weights(int64_t t0, Part part) const {
     const int64_t stripe = stripe_rows(t0);
-    const auto [i, end] = part.of(stripe, 1);
-    const int64_t rows = end - i, ld = plan_.ld_size;
+    const auto [i, end] = part.of(stripe, kSteps);
+    const int64_t rows = end - i, ld = plan_.ld_along;
     if (rows == 0) return true;
     float *const q = s_.q + i * ld, *const grad_out = s_.grad_out + i * ld;
     float *const scores = s_.scores + i * plan_.ld_keys, *const grad_weights = s_.grad_weights + i * plan_.ld_keys;
-    P::copy_dense(q, ld, rows_of(a_.q), t0 + i, rows, a_.head_size);
-    P::copy_dense(grad_out, ld, rows_of(a_.grad_out), t0 + i, rows, a_.head_size);
-    if (a_.is_bf16() && a_.grad_out.dtype == DType::f32) Bf16::round(grad_out, rows * ld);
+    const HeadRows q_rows = rows_of(a_.q).from(t0 + i), grad_out_rows = grad_out_of(t0 + i, i, rows);
+    Copies::copy_along(q, ld, q_rows, 0, rows, a_.head_size);
+    Copies::copy_along(grad_out, ld, grad_out_rows, 0, rows, a_.head_size);
+    if constexpr (kSteps > 1) {
+      const int64_t at = i / kSteps * plan_.ld_size;
+      Copies::copy_across(s_.q_across + at, plan_.ld_size, q_rows, 0, rows, a_.head_size, -0.0f);
+      Copies::copy_across(s_.grad_out_across + at, plan_.ld_size, grad_out_rows, 0, rows, a_.head_size, -0.0f);
+    }
     Prefetcher results(a_.head_size), more_results(a_.head_size);
     results.add(rows_of(a_.grad_q), t0 + i, rows);
     for (const AttentionTensor* x : {&a_.grad_v, &a_.grad_k})
@@ -56,32 +62,46 @@ class AttentionHead {
     all_scores(scores, q, s_.key_t, t0 + i, rows, results);
     all_scores(grad_weights, grad_out, s_.value_t, t0 + i, rows, more_results);
     softmax_grad(i, t0 + i, rows);
-    return !a_.causal ||
-           (partly_seen_finite(s_.key, t0, stripe) && P::all_finite(q, rows * ld) && P::all_finite(grad_out, rows * ld));
+    return !a_.causal || (partly_seen_finite(s_.key, t0, stripe) && Copies::all_finite(q, rows * ld) &&
+                          Copies::all_finite(grad_out, rows * ld));
   }
 
   /// What the stripe adds to grad_k and grad_v, and its grad_q: part of the keys and of the rows.
   void stripe_sums(int64_t t0, bool finite, Part part) const {
-    const int64_t stripe = stripe_rows(t0), height = tile_height(finite);
+    const int64_t stripe = stripe_rows(t0);
     const HeadRows grad_k = block_sums(a_.grad_k, s_.grad_k), grad_v = block_sums(a_.grad_v, s_.grad_v);
     const bool last = t0 + stripe == a_.queries && part.count == 1;
     Prefetcher ahead = last ? next_pair({&a_.k, &a_.v}) : Prefetcher(a_.head_size);
     Prefetcher ahead_too = last ? next_pair({&a_.q, &a_.grad_out}) : Prefetcher(a_.head_size);
     const auto [s, s_end] = part.of(a_.keys, 1);
-    sums_over_queries(grad_v, s_.scores, s_.grad_out, t0, stripe, s, s_end, height, ahead);
-    sums_over_queries(grad_k, s_.grad_weights, s_.q, t0, stripe, s, s_end, height, ahead_too);
+    sums_over_queries(grad_v, s_.scores, s_.grad_out_across, t0, stripe, s, s_end, finite, ahead);
+    sums_over_queries(grad_k, s_.grad_weights, s_.q_across, t0, stripe, s, s_end, finite, ahead_too);
     if (const int64_t next = t0 + stripe; !one_block() && (next % kChainBlock == 0 || next == a_.queries))
       join_block(t0 < kChainBlock, s, s_end);
     const auto [i, i_end] = part.of(stripe, 1);
     Prefetcher nothing(a_.head_size);
-    weighted_sums(rows_of(a_.grad_q), s_.grad_weights + i * plan_.ld_keys, s_.key, t0 + i, i_end - i, height, 0.0f * a_.scale,
-                  nothing);
+    const int64_t ld = plan_.ld_keys / kSteps;
+    weighted_sums(rows_of(a_.grad_q), s_.grads_along + i * ld, ld, s_.key, t0 + i, i_end - i, finite, masked_grad(), nothing);
   }
 
  private:
   using P = Products<V>;
+  using Copies = typename P::Copies;
+  static constexpr int64_t kSteps = P::kSteps;
   int64_t stripe_rows(int64_t t0) const { return std::min(plan_.stripe_rows, a_.queries - t0); }
   HeadRows rows_of(const AttentionTensor& x) const { return head_rows(x, pair_ / a_.heads, pair_ % a_.heads); }
+
+  /// Of the score of a masked pair.
+  float masked_grad() const { return 0.0f * a_.scale; }
+
+  // `rows` rows of grad_out from query t on, row `i` of the stripe, in the dtype of q.
+  HeadRows grad_out_of(int64_t t, int64_t i, int64_t rows) const {
+    const HeadRows from = rows_of(a_.grad_out).from(t);
+    if (!a_.is_bf16() || from.dtype == DType::bf16) return from;
+    uint16_t* const to = s_.narrowed + i * plan_.ld_size;
+    for (int64_t row = 0; row < rows; ++row) Bf16Rows::narrow(to + row * plan_.ld_size, from.floats(row), a_.head_size);
+    return {reinterpret_cast<char*>(to), plan_.ld_size * static_cast<int64_t>(sizeof *to), DType::bf16};
+  }
 
   // What is read first of the next pair, in its order. More would push this pair's operands out of L2.
   Prefetcher next_pair(std::initializer_list<const AttentionTensor*> tensors) const {
@@ -97,70 +117,88 @@ class AttentionHead {
 
   // Pairs of a tile that are masked enter its sums with weight 0, and 0 times infinity would be NaN: then tiles are single rows.
   int64_t tile_height(bool finite) const { return finite ? V::kRows : 1; }
-  // Keys that the last row of a stripe sees and the first does not: in `x`, dense.
+  // Keys that the last row of a stripe sees and the first does not, and what shares a word with them: in `x`, words across keys.
   bool partly_seen_finite(const float* x, int64_t t0, int64_t rows) const {
-    const int64_t all = visible_keys(a_, t0), some = visible_keys(a_, t0 + rows - 1);
-    return P::all_finite(x + all * plan_.ld_size, (some - all) * plan_.ld_size);
+    const int64_t all = visible_keys(a_, t0) / kSteps, some = Copies::words(visible_keys(a_, t0 + rows - 1));
+    return !a_.causal || Copies::all_finite(x + all * plan_.ld_size, (some - all) * plan_.ld_size);
   }
 
   void forward_stripe(int64_t t0, int64_t rows) {
-    P::copy_dense(s_.q, plan_.ld_size, rows_of(a_.q), t0, rows, a_.head_size);
-    const int64_t height = tile_height(partly_seen_finite(s_.value, t0, rows));
+    Copies::copy_along(s_.q, plan_.ld_along, rows_of(a_.q), t0, rows, a_.head_size);
+    const bool finite = partly_seen_finite(s_.value, t0, rows);
     const HeadRows out = rows_of(a_.out);
     Prefetcher results(a_.head_size);
     results.add(out, t0, rows);
     all_scores(s_.scores, s_.q, s_.key_t, t0, rows, results);
     softmax(t0, rows);
+    if constexpr (kSteps > 1)
+      for (int64_t i = 0; i < rows; ++i)
+        Copies::weights_along(s_.scores + i * plan_.ld_keys, s_.scores + i * plan_.ld_keys, used(t0 + i));
     Prefetcher ahead = t0 + rows == a_.queries ? next_pair({&a_.k, &a_.v, &a_.q}) : Prefetcher(a_.head_size);
-    weighted_sums(out, s_.scores, s_.value, t0, rows, height, 0.0f, ahead);
+    weighted_sums(out, s_.scores, plan_.ld_keys, s_.value, t0, rows, finite, 0.0f, ahead);
   }
 
   // scores[rows, visible keys] = x keys^T, panel by panel. A tile whose rows all miss a panel leaves it out.
   void all_scores(float* scores, const float* x, const float* panels, int64_t t0, int64_t rows, Prefetcher& ahead) const {
     const int64_t seen = visible_keys(a_, t0 + rows - 1);
     ahead.spread(P::num_tiles(seen, P::kColumns));
-    for (int64_t s0 = 0; s0 < seen; s0 += P::kColumns, panels += a_.head_size * P::kColumns) {
+    const int64_t words = Copies::words(a_.head_size);
+    for (int64_t s0 = 0; s0 < seen; s0 += P::kColumns, panels += words * P::kColumns) {
       ahead.step();
       P::for_each_tile(rows, V::kRows, [&](int64_t i, int64_t n) {
         const int64_t columns = std::min(P::kColumns, visible_keys(a_, t0 + i + n - 1) - s0);
         if (columns <= 0) return;
         // Whole vectors: the panel is padded, and so are rows of scores.
         const int64_t padded = (columns + V::kLanes - 1) / V::kLanes * V::kLanes;
-        P::template tile_rows<false>(n, padded, a_.head_size, x + i * plan_.ld_size, plan_.ld_size, panels, P::kColumns,
+        P::template tile_rows<false>(n, padded, words, x + i * plan_.ld_along, plan_.ld_along, panels, P::kColumns,
                                      scores + i * plan_.ld_keys + s0, plan_.ld_keys, Sum::kStore);
       });
     }
   }
 
-  // out[rows, size] = weights[rows, visible keys] x[keys, size]; weights left out are zeros of the sign of `zero`.
-  void weighted_sums(const HeadRows& out, const float* weights, const float* x, int64_t t0, int64_t rows, int64_t height,
+  // out[rows, size] = weights[rows, visible keys] x[keys, size]; rows of weights are `ld` words apart, those left out are zeros of the
+  // sign of `zero`.
+  void weighted_sums(const HeadRows& out, const float* weights, int64_t ld, const float* x, int64_t t0, int64_t rows, bool finite,
                      float zero, Prefetcher& ahead) const {
+    const int64_t height = tile_height(finite);
     ahead.spread(P::num_tiles(rows, height));
     P::for_each_tile(rows, height, [&](int64_t i, int64_t n) {
       ahead.step();
       const int64_t seen = visible_keys(a_, t0 + i + n - 1);
       const bool rounds = out.dtype == DType::bf16;
       const HeadRows c = rounds ? scratch_rows(s_.tile, plan_.ld_size) : out.from(t0 + i);
-      P::template tile_rows<false>(n, a_.head_size, seen, weights + i * plan_.ld_keys, plan_.ld_keys, x, plan_.ld_size,
-                                   c.floats(0), c.stride(), Sum::kStore);
+      const float* const w = weights + i * ld;
+      if (kSteps > 1 && !finite)
+        P::exact_row(
+            a_.head_size, 0, seen, [w](int64_t s) { return Copies::along(w, s); }, x, plan_.ld_size, c.floats(0), Sum::kStore);
+      else
+        P::template tile_rows<false>(n, a_.head_size, Copies::words(seen), w, ld, x, plan_.ld_size, c.floats(0), c.stride(),
+                                     Sum::kStore);
       P::add_skipped_zeros(c.floats(0), c.stride(), n, a_.head_size, x, plan_.ld_size, seen, a_.keys, zero);
       for (int64_t row = 0; rounds && row < n; ++row)
-        Bf16::narrow(reinterpret_cast<uint16_t*>(out.row(t0 + i + row)), c.floats(row), a_.head_size);
+        Bf16Rows::narrow(reinterpret_cast<uint16_t*>(out.row(t0 + i + row)), c.floats(row), a_.head_size);
     });
   }
 
   // sums[begin..end, size] go on by weights^T[keys, rows] x[rows, size], from zero at the start of a block; a tile of keys starts at
-  // the first row that sees one of them.
+  // the first row that sees one of them, or at the one that shares a word with it: its weight is 0. Words across rows.
   void sums_over_queries(const HeadRows& sums, const float* weights, const float* x, int64_t t0, int64_t rows, int64_t begin,
-                         int64_t end, int64_t height, Prefetcher& ahead) const {
+                         int64_t end, bool finite, Prefetcher& ahead) const {
     const int64_t seen = rows == 0 ? begin : std::clamp(visible_keys(a_, t0 + rows - 1), begin, end);
+    const int64_t height = tile_height(finite), ld = kSteps * plan_.ld_keys;
     ahead.spread(P::num_tiles(seen - begin, height));
     const Sum how = t0 % kChainBlock == 0 ? Sum::kStore : Sum::kChain;
     P::for_each_tile(seen - begin, height, [&](int64_t i, int64_t n) {
       ahead.step();
-      const int64_t s = begin + i, first = std::max<int64_t>(0, first_query(a_, s) - t0);
-      P::template tile_rows<true>(n, a_.head_size, rows - first, weights + first * plan_.ld_keys + s, plan_.ld_keys,
-                                  x + first * plan_.ld_size, plan_.ld_size, sums.floats(s), sums.stride(), how);
+      const int64_t s = begin + i, first = std::max<int64_t>(0, first_query(a_, s) - t0), word = first / kSteps;
+      const float* const w = weights + s;
+      if (kSteps > 1 && !finite)
+        P::exact_row(
+            a_.head_size, first, rows, [=](int64_t t) { return Copies::across(w, ld, t, 0); }, x, plan_.ld_size, sums.floats(s),
+            how);
+      else
+        P::template tile_rows<true>(n, a_.head_size, Copies::words(rows) - word, w + word * ld, ld, x + word * plan_.ld_size,
+                                    plan_.ld_size, sums.floats(s), sums.stride(), how);
     });
     if (how == Sum::kChain) return;
     for (int64_t s = seen; s < end; ++s) std::fill_n(sums.floats(s), a_.head_size, 0.0f);
@@ -205,7 +243,19 @@ class AttentionHead {
     else
       with(SoftmaxGradLoop{}, RowCalls<SoftmaxGradLoop::kNumAccesses>(a_.loops[0], {a_.scale}, s_.loop));
     follow_by_zeros(scores, t0, rows, 0.0f);
-    follow_by_zeros(grad_weights, t0, rows, 0.0f * a_.scale);
+    follow_by_zeros(grad_weights, t0, rows, masked_grad());
+    if constexpr (kSteps > 1) make_words(scores, grad_weights, s_.grads_along + first * plan_.ld_keys / kSteps, t0, rows);
+  }
+
+  // Weights and gradients to words across rows, where the first row of each word was; the gradients to words along the keys too.
+  void make_words(float* scores, float* grad_weights, float* along, int64_t t0, int64_t rows) const {
+    const int64_t ld = plan_.ld_keys;
+    for (int64_t i = 0; i < rows; ++i) Copies::weights_along(along + i * ld / kSteps, grad_weights + i * ld, used(t0 + i));
+    for (float* x : {scores, grad_weights})
+      for (int64_t i = 0; i < rows; i += kSteps) {
+        float *const row = x + i * ld, *const later = i + 1 < rows ? row + ld : nullptr;
+        Copies::weights_across(row, row, later, used(t0 + std::min(i + 1, rows - 1)));
+      }
   }
 
   template <class L>
@@ -241,6 +291,8 @@ class AttentionHead {
       kept[s] = philox_word0(position + static_cast<uint64_t>(s), 0, key0, key1) < threshold ? 1 : 0;
   }
 
+  // Floats of a row of weights, in whole vectors: what is seen and the zeros that follow.
+  int64_t used(int64_t t) const { return (visible_keys(a_, t) + kMostRows + V::kLanes - 1) / V::kLanes * V::kLanes; }
   // A tile reads at most its height past the keys that one of its rows sees.
   void follow_by_zeros(float* weights, int64_t t0, int64_t rows, float zero) const {
     for (int64_t i = 0; i < rows; ++i) std::fill_n(weights + i * plan_.ld_keys + visible_keys(a_, t0 + i), kMostRows, zero);

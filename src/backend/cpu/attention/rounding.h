@@ -7,7 +7,7 @@
 namespace ws::cpu {
 namespace {
 
-struct Bf16 {
+struct Bf16Rows {
   static float widened(float x) { return x; }
   static float widened(uint16_t x) { return std::bit_cast<float>(static_cast<uint32_t>(x) << 16); }
   static void widen(float* to, const uint16_t* from, int64_t n) {
@@ -15,9 +15,6 @@ struct Bf16 {
   }
   static void narrow(uint16_t* to, const float* from, int64_t n) {
     for (int64_t i = 0; i < n; ++i) to[i] = static_cast<uint16_t>(rounded_bits(std::bit_cast<uint32_t>(from[i])) >> 16);
-  }
-  static void round(float* x, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) x[i] = std::bit_cast<float>(rounded_bits(std::bit_cast<uint32_t>(x[i])) & 0xFFFF0000u);
   }
 
  private:
