@@ -221,7 +221,7 @@ struct Problem {
     if (c.dtype == DType::bf16) as_bf16(inputs, {&a.q, &a.k, &a.v}), as_bf16(out, {&a.out});
     if (c.grad_dtype == DType::bf16) as_bf16(grad_out, {&a.grad_out});
     for (const bool backward : {false, true}) {
-      const auto kernels = attention_loops(backward, c.dtype);
+      const auto kernels = attention_loops(backward, c.dtype, isa);
       const auto code = composer.compiler().compile(kernels);
       a.loops = code.data();
       struct alignas(64) Line {

@@ -33,7 +33,7 @@ class CpuProgram final : public DeviceProgram {
       if (const auto* gemm = std::get_if<GemmCall>(&call.what); gemm != nullptr && gemm->store != nullptr)
         kernels.push_back(gemm->store->kernel);
       if (const auto* library = std::get_if<LibraryCall>(&call.what))
-        for (auto& k : loops_of(*program_, *library)) kernels.push_back(std::move(k));
+        for (auto& k : loops_of(*program_, *library, isa)) kernels.push_back(std::move(k));
     }
     first_kernel.push_back(kernels.size());
     const std::vector<LoopCode> code = compiler.compile(kernels);

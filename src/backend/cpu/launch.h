@@ -52,7 +52,7 @@ std::unique_ptr<Launch> launch_library(const Program& program, const LibraryCall
                                        std::span<const LoopCode> loops, AddressBook& book);
 
 /// Kernels that a library call wants compiled (attention's row loops).
-std::vector<std::shared_ptr<const LoopKernel>> loops_of(const Program& program, const LibraryCall& call);
+std::vector<std::shared_ptr<const LoopKernel>> loops_of(const Program& program, const LibraryCall& call, Isa isa);
 
 /// The Gemm of a call without addresses: for workspace sizes.
 Gemm gemm_shape(const GemmCall& call, Isa isa);

@@ -165,12 +165,12 @@ class AttentionLaunch final : public Launch {
 
 }  // namespace
 
-std::vector<std::shared_ptr<const LoopKernel>> loops_of(const Program& p, const LibraryCall& call) {
+std::vector<std::shared_ptr<const LoopKernel>> loops_of(const Program& p, const LibraryCall& call, Isa isa) {
   if (call.op == nullptr) return {};
   if (call.op->lowering == Lowering::kAttention)
-    return attention_loops(false, dtype_of(p, call.views[0]), call.attrs.find("dropout") != nullptr);
+    return attention_loops(false, dtype_of(p, call.views[0]), gemm_isa(isa), call.attrs.find("dropout") != nullptr);
   if (call.op->lowering == Lowering::kAttentionGrad)
-    return attention_loops(true, dtype_of(p, call.views[0]), call.attrs.find("dropout") != nullptr);
+    return attention_loops(true, dtype_of(p, call.views[0]), gemm_isa(isa), call.attrs.find("dropout") != nullptr);
   return {};
 }
 

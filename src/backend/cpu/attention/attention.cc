@@ -12,18 +12,9 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
 
-bool has_pairs(const Attention& a, GemmIsa isa) {
-#if defined(__x86_64__)
-  return a.is_bf16() && isa >= GemmIsa::avx512_bf16;
-#else
-  static_cast<void>(a), static_cast<void>(isa);
-  return false;
-#endif
-}
-
 const AttentionIsaCode& code_for(const Attention& a, GemmIsa isa) {
 #if defined(__x86_64__)
-  if (has_pairs(a, isa)) return attention_code_avx512_bf16();
+  if (has_bf16_pairs(a.q.dtype, isa)) return attention_code_avx512_bf16();
   if (isa >= GemmIsa::avx512) return attention_code_avx512();
   if (isa == GemmIsa::avx2) return attention_code_avx2();
 #endif
@@ -43,7 +34,7 @@ int64_t choose_stripe_rows(int64_t ld_keys) {
 
 AttentionPlan plan_attention(const Attention& a, GemmIsa isa, bool backward) {
   AttentionPlan plan;
-  plan.steps = has_pairs(a, isa) ? 2 : 1;
+  plan.steps = has_bf16_pairs(a.q.dtype, isa) ? 2 : 1;
   // Zeros follow the visible keys; and an odd number of lines, since rows a power of two apart would share cache sets.
   plan.ld_keys = round_up(a.keys, kMostColumns) + kMostRows;
   plan.ld_size = round_up(a.head_size, 16);

@@ -1,6 +1,6 @@
 // Attention forward and backward by stripes of query rows: memory linear in the length, and the bits of matmul(q, k^T), * scale,
-// mask, softmax, matmul(p, v) as separate ops (numerics contract 3.3 and 3.4). bf16 operands are widened where they are copied and
-// everything is computed in fp32; ops/attention.cc says where the separate ops round.
+// mask, softmax, matmul(p, v) as separate ops (numerics contract 3.3 and 3.4). bf16 operands are widened where they are copied, or are
+// paired for dot products of the same bits; all else is computed in fp32; ops/attention.cc says where the separate ops round.
 //
 // Masked keys: the separate ops give them weight +0, which adds fma(0, v, sum) to a chain. Here keys that no row of a stripe sees
 // are left out. That changes no bits: a chain over keys starts at +0, and adding +-0 to a sum changes it only where the sum is -0
@@ -44,12 +44,15 @@ struct Attention {
   // backward only
   AttentionTensor grad_out;                // rounded to the dtype of q where it is read
   AttentionTensor grad_q, grad_k, grad_v;  // f32
-  const LoopCode* loops = nullptr;         // machine code of attention_loops(backward, q.dtype, masked), for the ISA in use
+  const LoopCode* loops = nullptr;         // machine code of attention_loops() for what this is
   bool is_bf16() const { return q.dtype == DType::bf16; }
 };
 
+/// Whether the products are dot products of bf16 pairs (pairs.h), with the bits of FMAs of the widened operands.
+constexpr bool has_bf16_pairs(DType dtype, GemmIsa isa) { return dtype == DType::bf16 && isa >= GemmIsa::avx512_bf16; }
+
 /// The row loops (scale, softmax and its gradient) of one direction, to be compiled and passed as Attention::loops.
-std::vector<std::shared_ptr<const LoopKernel>> attention_loops(bool backward, DType dtype, bool masked = false);
+std::vector<std::shared_ptr<const LoopKernel>> attention_loops(bool backward, DType dtype, GemmIsa isa, bool masked = false);
 /// Bytes of 64-byte aligned workspace; only the sizes, dtypes and `masked` of `a` are read.
 int64_t attention_workspace_bytes(const Attention& a, GemmIsa isa, int num_threads, bool backward = true);
 /// Writes out, row_max and row_sum. Allocates nothing.

@@ -125,9 +125,10 @@ std::shared_ptr<const LoopKernel> MaskedSoftmaxGradLoop::kernel(DType dtype) {
   return rows.finish();
 }
 
-std::vector<std::shared_ptr<const LoopKernel>> attention_loops(bool backward, DType dtype, bool masked) {
-  if (masked) return {backward ? MaskedSoftmaxGradLoop::kernel(dtype) : MaskedSoftmaxLoop::kernel(dtype)};
-  return {backward ? SoftmaxGradLoop::kernel(dtype) : SoftmaxLoop::kernel(dtype)};
+std::vector<std::shared_ptr<const LoopKernel>> attention_loops(bool backward, DType dtype, GemmIsa isa, bool masked) {
+  const DType stored = has_bf16_pairs(dtype, isa) ? DType::f32 : dtype;  // rounded where they become pairs
+  if (masked) return {backward ? MaskedSoftmaxGradLoop::kernel(stored) : MaskedSoftmaxLoop::kernel(stored)};
+  return {backward ? SoftmaxGradLoop::kernel(stored) : SoftmaxLoop::kernel(stored)};
 }
 
 }  // namespace ws::cpu

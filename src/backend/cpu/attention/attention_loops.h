@@ -7,8 +7,8 @@
 
 namespace ws::cpu {
 
-/// `dtype` is that of the weights: bf16 ones are rounded and held as f32, and so are the gradients of the products that a backward
-/// product then reads.
+/// `dtype` is that of the weights as stored here: bf16 ones are rounded and held as f32, and so are the gradients of the products that
+/// a backward product then reads.
 ///
 /// Rows of scores to rows of weights. Rank 2 [rows, keys], walk kRows, scalar 0: scale (f32).
 ///   t = s * scale;  m = max t;  e = exp(t - m);  l = sum e;  p = e / l

@@ -249,13 +249,13 @@ class AttentionHead {
 
   // Weights and gradients to words across rows, where the first row of each word was; the gradients to words along the keys too.
   void make_words(float* scores, float* grad_weights, float* along, int64_t t0, int64_t rows) const {
-    const int64_t ld = plan_.ld_keys;
-    for (int64_t i = 0; i < rows; ++i) Copies::weights_along(along + i * ld / kSteps, grad_weights + i * ld, used(t0 + i));
-    for (float* x : {scores, grad_weights})
-      for (int64_t i = 0; i < rows; i += kSteps) {
-        float *const row = x + i * ld, *const later = i + 1 < rows ? row + ld : nullptr;
-        Copies::weights_across(row, row, later, used(t0 + std::min(i + 1, rows - 1)));
-      }
+    const int64_t ld = plan_.ld_keys, ld_along = ld / kSteps;
+    for (int64_t i = 0; i < rows; i += kSteps) {
+      const int64_t n = used(t0 + std::min(i + 1, rows - 1)), later = i + 1 < rows ? ld : 0;
+      float *const w = scores + i * ld, *const g = grad_weights + i * ld, *const to = along + i * ld_along;
+      Copies::weights_of_rows(w, later == 0 ? nullptr : w + later, nullptr, nullptr, n);
+      Copies::weights_of_rows(g, later == 0 ? nullptr : g + later, to, later == 0 ? nullptr : to + ld_along, n);
+    }
   }
 
   template <class L>

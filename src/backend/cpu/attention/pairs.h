@@ -51,28 +51,23 @@ struct PairCopies {
     return bad == 0;
   }
 
-  /// n elements of a row, f32 that bf16 holds, to words along the row; `to` may be the row. n counts whole vectors.
+  /// n floats of a row of weights, rounded to bf16, to words along the row; `to` may be the row. n counts whole vectors.
   static void weights_along(float* to, const float* row, int64_t n) {
-    // Of elements 2 w and 2 w + 1 the upper halves, the earlier one up.
-    const __m512i first = _mm512_set1_epi32(0x00010003), by_word = _mm512_set1_epi32(0x00040004);
-    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    const __m512i from = _mm512_add_epi16(first, _mm512_mullo_epi16(by_word, _mm512_or_si512(lane, _mm512_slli_epi32(lane, 16))));
-    const auto bits = [row](int64_t i) { return _mm512_castps_si512(V::load(row + i)); };
-    int64_t i = 0;
-    for (; i + kColumns <= n; i += kColumns)
-      V::store(to + i / kSteps, _mm512_castsi512_ps(_mm512_permutex2var_epi16(bits(i), from, bits(i + kLanes))));
-    if (i < n) {
-      const __m512i words = _mm512_permutex2var_epi16(bits(i), from, _mm512_setzero_si512());
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i / kSteps), _mm512_castsi512_si256(words));
-    }
+    for (int64_t i = 0; i < n; i += kColumns) store_along(to, i, n, rounded(row, i, n));
   }
-  /// The same of two rows to words across them; `to` may be one of them. Without a later row its half is +0.
-  static void weights_across(float* to, const float* earlier, const float* later, int64_t n) {
-    const __m512i upper = _mm512_set1_epi32(static_cast<int>(kEarlier));
-    for (int64_t i = 0; i < n; i += kLanes) {
-      const __m512i up = _mm512_and_si512(_mm512_castps_si512(V::load(earlier + i)), upper);
-      const __m512i low = later == nullptr ? _mm512_setzero_si512() : _mm512_castps_si512(V::load(later + i));
-      V::store(to + i, _mm512_castsi512_ps(_mm512_or_si512(up, _mm512_srli_epi32(low, 16))));
+  /// The same of two rows: words across them take the place of the earlier one; words along them too, where that is asked for.
+  /// Without a later row its half is +0.
+  static void weights_of_rows(float* earlier, const float* later, float* earlier_along, float* later_along, int64_t n) {
+    // Of two vectors of bf16, those at the same place become a word; the upper halves of such vectors follow `next` later.
+    const __m512i place = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i first = _mm512_or_si512(place, _mm512_slli_epi32(_mm512_add_epi32(place, _mm512_set1_epi32(32)), 16));
+    const __m512i next = _mm512_add_epi16(first, _mm512_set1_epi16(16));
+    for (int64_t i = 0; i < n; i += kColumns) {
+      const __m512i up = rounded(earlier, i, n), low = later == nullptr ? _mm512_setzero_si512() : rounded(later, i, n);
+      if (earlier_along != nullptr) store_along(earlier_along, i, n, up);
+      if (later_along != nullptr) store_along(later_along, i, n, low);
+      V::store(earlier + i, _mm512_castsi512_ps(_mm512_permutex2var_epi16(low, first, up)));
+      if (i + kLanes < n) V::store(earlier + i + kLanes, _mm512_castsi512_ps(_mm512_permutex2var_epi16(low, next, up)));
     }
   }
 
@@ -81,6 +76,18 @@ struct PairCopies {
   static float half(float word, int64_t step) {
     const auto bits = std::bit_cast<uint32_t>(word);
     return std::bit_cast<float>(step % kSteps == 0 ? bits & kEarlier : bits << 16);
+  }
+  // Two vectors of a row from float i on, of which it has n; what it has not is 0. To nearest even, NaN stays NaN, denormals are zeros.
+  static __m512i rounded(const float* row, int64_t i, int64_t n) {
+    const V::Reg more = i + kLanes < n ? V::load(row + i + kLanes) : V::zero();
+    return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(more, V::load(row + i)));
+  }
+  static void store_along(float* to, int64_t i, int64_t n, __m512i elements) {
+    const __m512i words = _mm512_rol_epi32(elements, 16);  // of memory order, the earlier one is in the lower half
+    if (i + kLanes < n)
+      _mm512_storeu_si512(to + i / kSteps, words);
+    else
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i / kSteps), _mm512_castsi512_si256(words));
   }
   static const Bf16* elements(const HeadRows& x, int64_t t) { return reinterpret_cast<const Bf16*>(x.row(t)); }
   static void set_later(float* words, int64_t count, float zero) {
