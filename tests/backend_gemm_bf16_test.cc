@@ -138,5 +138,23 @@ TEST_F(GemmBf16, NonFiniteDenormalAndTinyValues) {
   }
 }
 
+// Sums of products that underflow are -0, whatever fills the last word of an odd depth.
+TEST_F(GemmBf16, SumsOfMinusZero) {
+  std::mt19937 random(9);
+  for (const Size& s :
+       std::vector<Size>{{1, 4, 16, 7}, {1, 40, 50, 601}, {1, 200, 3, 601}, {1, 3, 200, 601}, {2, 200, 100, 1023}})
+    for (Layout la : layouts())
+      for (Layout lb : layouts()) {
+        Matrix a = bf16_matrix(s.batch, s.m, s.k, la, random), b = bf16_matrix(s.batch, s.k, s.n, lb, random);
+        for (float& x : a.data) x = 0x1p-70f;
+        for (float& x : b.data) x = -0x1p-70f;
+        a.update(), b.update();
+        const std::vector<float> expected = contract_product(a, b, s.batch, s.m, s.n, s.k);
+        ASSERT_TRUE(expected[0] == 0 && std::signbit(expected[0]));
+        expect_bits(a, b, s, expected, {1, 2});
+        if (HasFatalFailure()) return;
+      }
+}
+
 }  // namespace
 }  // namespace ws::cpu::test

@@ -37,12 +37,12 @@ Tensor mask_of(int64_t queries, int64_t keys, bool causal) {
   return Tensor::from(std::span<const float>(mask), {queries, keys});
 }
 
-// As the comment of ops/attention.cc has it.
-Tensor composed(const Tensor& q, const Tensor& k, const Tensor& v, const Options& o) {
-  const auto heads_first = [](const Tensor& x) { return x.cast(DType::f32).transpose({0, 2, 1, 3}).contiguous(); };
+// As the comment of ops/attention.cc has it; the products read operands of `operands`, which changes no bits.
+Tensor composed(const Tensor& q, const Tensor& k, const Tensor& v, const Options& o, DType operands = DType::f32) {
+  const auto heads_first = [&](const Tensor& x) { return x.cast(operands).transpose({0, 2, 1, 3}).contiguous(); };
   const double scale = 1 / std::sqrt(static_cast<double>(q.dim(3)));
   const Tensor scores = matmul(heads_first(q), heads_first(k), false, true) * scale + mask_of(q.dim(1), k.dim(1), o.causal);
-  const Tensor weights = softmax(scores).cast(o.dtype).cast(DType::f32);
+  const Tensor weights = softmax(scores).cast(o.dtype).cast(operands);
   return matmul(weights, heads_first(v)).cast(o.dtype).transpose({0, 2, 1, 3});
 }
 
@@ -60,6 +60,8 @@ class Attends : public testing::TestWithParam<Options> {
 TEST_P(Attends, WithTheBitsOfTheSeparateOps) {
   const Tensor want = composed(in_dtype(q_), in_dtype(k_), in_dtype(v_), GetParam());
   const Tensor got = fused(q_, k_, v_);
+  EXPECT_EQ(composed(in_dtype(q_), in_dtype(k_), in_dtype(v_), GetParam(), GetParam().dtype).to_vector<float>(),
+            want.to_vector<float>());
   EXPECT_EQ(got.dtype(), GetParam().dtype);
   EXPECT_EQ(got.to_vector<float>(), want.to_vector<float>());
   auto compiled = jit([&](const Tensor& q, const Tensor& k, const Tensor& v) { return fused(q, k, v); });

@@ -31,7 +31,7 @@ struct PairCopies {
       int64_t d = 0;
       for (; d + kElements <= size; d += kElements) V::store(to + d / kSteps, V::load_depth(row + d));
       if (d < size) V::store(to + d / kSteps, V::load_depth_part(row + d, static_cast<int>(size - d)));
-      if (size % kSteps != 0) set_later(to + size / kSteps, 1, -0.0f);
+      if (size % kSteps != 0) V::neutralize_later(to[size / kSteps]);
     }
   }
   static void copy_across(float* to, int64_t ld, const HeadRows& x, int64_t begin, int64_t rows, int64_t size, float missing) {

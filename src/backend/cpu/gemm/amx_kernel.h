@@ -25,7 +25,7 @@ struct AmxWords : Registers {
   using Element = Bf16;
   static constexpr int kRows = 2 * kTileRows, kVectors = 2, kDepth = 256, kSteps = 2;
   static_assert(Registers::kLanes == kTileWords);
-  static constexpr bool kRowsOnly = true;
+  static constexpr bool kRowsOnly = true, kOneChain = false;
   static constexpr int64_t words(int64_t depth) { return round_up((depth + 1) / 2, kTileWords); }
   /// The tiles are free for others when a unit of work is done.
   struct UnitScope {

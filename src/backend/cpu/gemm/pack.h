@@ -210,6 +210,25 @@ RowBlock pack_rows(float* area, int64_t rows, int64_t depth, const S* src, int64
   return {area, 0, 0, true};
 }
 
+/// Of an odd depth the last words of rows are half empty, as those of columns are. Where a word's halves go on with one chain, the
+/// rows' empty half is -0: times the columns' +0 that leaves every sum as it is, where +0 would turn a sum of -0 into +0.
+template <class V>
+void neutralize_missing_halves(float* area, const RowBlock& block, int64_t rows, int64_t depth) {
+  if constexpr (V::kOneChain) {
+    if (depth % V::kSteps == 0) return;
+    const int64_t last = depth / V::kSteps;
+    if (!block.packed) {
+      for (int64_t i = 0; i < rows; ++i) V::neutralize_later(area[i * block.row_stride + last]);
+      return;
+    }
+    const RowPanels<V> panels(rows);
+    for (int64_t i = 0; i < panels.count; ++i) {
+      float* const words = area + panels.offset(i, V::words(depth)) + last * panels.height(i);
+      for (int64_t row = 0; row < panels.height(i); ++row) V::neutralize_later(words[row]);
+    }
+  }
+}
+
 /// Makes rows row0.. readable by the kernels: where they lie, copied row by row, or packed. `any_strides`: the kernels that follow
 /// take any strides, so fp32 that lies in memory can stay there. `area` holds row_area_floats(rows, words of depth); `staging` what a
 /// bf16 hole writes.
@@ -236,6 +255,7 @@ RowBlock prepare_rows(const Lines& from, int64_t batch, int64_t row0, int64_t ro
     const S* src = from.hole != nullptr ? static_cast<const S*>(staging) : from.at<S>(batch, row0, k0);
     block = pack_rows<V>(area, rows, depth, src, line_stride, depth_stride);
   });
+  neutralize_missing_halves<V>(area, block, rows, depth);
   return block;
 }
 

@@ -15,12 +15,17 @@ namespace {
 struct Avx512Pairs : Avx512Squares {
   using Element = Bf16;
   using UnitScope = NoScope;
-  static constexpr bool kRowsOnly = false;
+  static constexpr bool kRowsOnly = false, kOneChain = true;
   static constexpr int kRows = 14, kVectors = 2, kDepth = 256, kSteps = 2;
   static constexpr int64_t words(int64_t depth) { return (depth + 1) / 2; }
 
   static Reg fma(Reg a, Reg b, Reg c) {
     return _mm512_dpbf16_ps(c, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+  }
+
+  /// Makes the later element -0.
+  static void neutralize_later(float& word) {
+    word = std::bit_cast<float>((std::bit_cast<uint32_t>(word) & 0xFFFF0000u) | 0x8000u);
   }
 
   using Avx512Squares::store, Avx512Squares::store_part;

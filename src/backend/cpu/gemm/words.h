@@ -4,7 +4,8 @@
 //   load_depth(src)                        kLanes words of one line, whose elements are adjacent
 //   word(src, depth_stride, steps)         one word
 // and _part forms for fewer lines, fewer elements. Element: what panels are copied from on the side (ahead.h). kRowsOnly: the kernels
-// read rows only as rows, never as packed panels. UnitScope: lives on a thread while it does a unit of work.
+// read rows only as rows, never as packed panels. kOneChain: words of several elements continue one chain with all of them, and
+// neutralize_later(word) is there. UnitScope: lives on a thread while it does a unit of work.
 #pragma once
 #include <cstdint>
 
@@ -25,7 +26,7 @@ struct SingleWords : Registers {
   using Element = float;
   using UnitScope = NoScope;
   static constexpr int kSteps = 1;
-  static constexpr bool kRowsOnly = false;
+  static constexpr bool kRowsOnly = false, kOneChain = false;
   static constexpr int64_t words(int64_t depth) { return depth; }
   template <class S>
   static Reg load_lines(const S* src, int64_t, int64_t) {
