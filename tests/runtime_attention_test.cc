@@ -483,7 +483,7 @@ TEST(Attention, SignsOfZerosThatUnderflowed) {
   const auto underflow = [](Problem& p, float last, float scale_sign) {
     const Case& c = p.c;
     p.a.scale *= scale_sign;
-    p.fill(p.a.q, c.queries, [] { return 0.0f; });
+    p.fill(p.a.q, c.queries, [] { return tiny; });
     for (const auto& [x, length] : {std::pair{p.a.v, c.keys}, {p.a.k, c.keys}, {p.a.grad_out, c.queries}}) {
       int64_t element = 0;
       p.fill(x, length, [&, count = c.size * (length - 1)] { return element++ < count ? -tiny : last; });
@@ -513,29 +513,28 @@ TEST(Attention, SignsOfZerosThatUnderflowed) {
 // gradients. What is not NaN has the bits that it has without any.
 TEST(Attention, NonFiniteValuesStayBehindTheMask) {
   const FlushDenormals mode;
-  const int64_t size = 9;
+  struct Bad {
+    DType dtype;
+    int64_t length, more_keys, key, query;
+    int threads;
+  };
   for (const auto& [isa, gemm_isa] : isas()) {
     Composer ops(isa);
-    for (const auto& [dtype, length, bad, threads] : {std::tuple{DType::f32, int64_t{400}, int64_t{100}, 1},
-                                                      {DType::f32, 401, 101, 2},
-                                                      {DType::bf16, 400, 100, 1},
-                                                      {DType::bf16, 401, 101, 2},
-                                                      {DType::bf16, 700, 599, 1}}) {
-      const Case c{1, 1, length, length, size, true, dtype};
-      ThreadPool pool(threads);
+    for (const Bad& bad :
+         {Bad{DType::f32, 400, 0, 100, 100, 1}, Bad{DType::f32, 401, 1, 129, 101, 2}, Bad{DType::bf16, 400, 1, 129, 100, 1},
+          Bad{DType::bf16, 401, 0, 101, 101, 2}, Bad{DType::bf16, 700, 3, 65, 599, 1}}) {
+      const Case c{1, 1, bad.length, bad.length + bad.more_keys, 9, true, bad.dtype};
+      ThreadPool pool(bad.threads);
       Problem clean(c), value(c), gradient(c);
-      const auto poison = [&, bad = bad](const AttentionTensor& x) {
-        Problem::at(x, 0, bad, 0, 3) = std::numeric_limits<float>::infinity();
-      };
-      poison(value.a.v);
-      poison(gradient.a.grad_out);
+      Problem::at(value.a.v, 0, bad.key, 0, 3) = std::numeric_limits<float>::infinity();
+      Problem::at(gradient.a.grad_out, 0, bad.query, 0, 3) = std::numeric_limits<float>::infinity();
       for (Problem* p : {&clean, &value, &gradient}) p->run(ops, gemm_isa, pool);
-      const auto expect_bad_rows = [&, length = length](const Problem& p, AttentionTensor Attention::*of, const char* what,
-                                                        const auto& should) {
-        const Floats x = p.get(p.a.*of, length, 0, 0), good = clean.get(clean.a.*of, length, 0, 0);
-        for (int64_t row = 0; row < length; ++row) {
+      const auto expect_bad_rows = [&](const Problem& p, AttentionTensor Attention::*of, int64_t rows, const char* what,
+                                       const auto& should) {
+        const Floats x = p.get(p.a.*of, rows, 0, 0), good = clean.get(clean.a.*of, rows, 0, 0);
+        for (int64_t row = 0; row < rows; ++row) {
           bool finite = true, same = true;
-          for (auto e = static_cast<size_t>(row * size); e < static_cast<size_t>((row + 1) * size); ++e) {
+          for (auto e = static_cast<size_t>(row * c.size); e < static_cast<size_t>((row + 1) * c.size); ++e) {
             finite = finite && std::isfinite(x[e]);
             same = same && std::bit_cast<uint32_t>(x[e]) == std::bit_cast<uint32_t>(good[e]);
           }
@@ -543,12 +542,12 @@ TEST(Attention, NonFiniteValuesStayBehindTheMask) {
           ASSERT_EQ(same, finite) << str(c) << ' ' << what << " row " << row;
         }
       };
-      const auto from_bad = [bad = bad](int64_t t) { return t >= bad; };
-      const auto up_to_bad = [bad = bad](int64_t s) { return s <= bad; };
-      expect_bad_rows(value, &Attention::out, "out", from_bad);
-      expect_bad_rows(gradient, &Attention::grad_v, "grad_v", up_to_bad);
-      expect_bad_rows(gradient, &Attention::grad_k, "grad_k", up_to_bad);
-      expect_bad_rows(gradient, &Attention::grad_q, "grad_q", [bad = bad](int64_t t) { return t == bad; });
+      const auto sees_key = [&](int64_t t) { return bad.key < clean.visible(t); };
+      const auto seen_by_query = [&](int64_t s) { return s < clean.visible(bad.query); };
+      expect_bad_rows(value, &Attention::out, c.queries, "out", sees_key);
+      expect_bad_rows(gradient, &Attention::grad_v, c.keys, "grad_v", seen_by_query);
+      expect_bad_rows(gradient, &Attention::grad_k, c.keys, "grad_k", seen_by_query);
+      expect_bad_rows(gradient, &Attention::grad_q, c.queries, "grad_q", [&](int64_t t) { return t == bad.query; });
       if (HasFatalFailure()) return;
     }
   }
