@@ -1,6 +1,7 @@
 // attention() against the same thing written out (matmul, softmax, matmul; both compiled), forward and backward, in turn: a Markdown
-// table. Processor time of one thread, so that a busy machine only blurs it; medians of the rounds; peak is the FMA peak probed beside
-// each round, FLOPs are those of visible pairs with the products that a backward pass without stored scores needs (14 a pair and feature).
+// table. Processor time of one thread, so that a busy machine only blurs it; medians of the rounds; peak is that of FMAs, or of dot
+// products for bf16 where the machine has them, probed beside each round; FLOPs are those of visible pairs with the products that a
+// backward pass without stored scores needs (14 a pair and feature).
 //   bench_attention_bench [--rounds N] [--dtype f32|bf16]
 #include <fmt/core.h>
 
@@ -70,11 +71,12 @@ void compare(const Problem& p, int rounds, Isa isa) {
         return matmul(softmax(scores).cast(p.dtype), heads_first(v)).transpose({0, 2, 1, 3});
       },
       qkv, p.dtype);
+  const bool dot_products = p.dtype == DType::bf16 && isa >= Isa::avx512_bf16;
   std::vector<double> ms, ratio, share;
   for (int round = -1; round < rounds; ++round) {
     constexpr int kProbes = 100000;
     double flops = 0;
-    const double probe = seconds_of([&] { flops = fma_probe(isa, kProbes); });
+    const double probe = seconds_of([&] { flops = dot_products ? bf16_probe(kProbes) : fma_probe(isa, kProbes); });
     const double a = seconds_of([&] { fused(upstream); }), b = seconds_of([&] { written_out(upstream); });
     if (round < 0) continue;  // compiles
     const auto length = static_cast<double>(p.length);
@@ -103,7 +105,7 @@ int main(int argc, char** argv) {
   const Isa isa = cpu::best_isa();
   fmt::print("One thread, {}, head size 64, medians of {} rounds:\n\n", cpu::name_of(isa), rounds);
   fmt::print(
-      "| batch x heads | length | mask | dtype | ms | of FMA peak | written out / this | temporaries, MiB | written out, MiB "
+      "| batch x heads | length | mask | dtype | ms | of peak | written out / this | temporaries, MiB | written out, MiB "
       "|\n");
   fmt::print("|---|---|---|---|---|---|---|---|---|\n");
   for (const DType dtype : {DType::f32, DType::bf16})

@@ -52,8 +52,7 @@ void tile(int64_t k, const float* a, int64_t a_stride, const float* b, int64_t l
       acc[i][v] = !chain ? V::zero() : v + 1 < NV || whole ? V::load(from) : V::load_part(from, last);
     }
   TileRows<MR, kAdjacentRows> rows(a, a_stride);
-#pragma GCC unroll 4
-  for (int64_t p = 0; p < k; ++p) {
+  const auto step = [&]() __attribute__((always_inline)) {
     Reg bv[NV];
 #pragma GCC unroll 8
     for (int v = 0; v < NV; ++v) bv[v] = V::load(b + v * kLanes);
@@ -65,7 +64,22 @@ void tile(int64_t k, const float* a, int64_t a_stride, const float* b, int64_t l
     }
     rows.advance();
     b += ldb;
+  };
+  // Two rows of c are asked for at a time, so that they are near when the sums are stored.
+  const float *ahead = c, *const last_row = c + (MR - 1) * ldc;
+  int64_t left = k;
+  for (; left >= 4; left -= 4) {
+#pragma GCC unroll 2
+    for (int u = 0; u < 2; ++u) {
+#pragma GCC unroll 8
+      for (int v = 0; v < NV; ++v) __builtin_prefetch(ahead + v * kLanes, 1);
+      if (ahead != last_row) ahead += ldc;
+    }
+#pragma GCC unroll 4
+    for (int u = 0; u < 4; ++u) step();
   }
+#pragma GCC unroll 1
+  for (; left > 0; --left) step();
 #pragma GCC unroll 16
   for (int i = 0; i < MR; ++i)
 #pragma GCC unroll 8
