@@ -14,6 +14,7 @@ constexpr int64_t kFloat = sizeof(float);
 constexpr int64_t kMaxSharedBytes = 64 << 20, kMinSharedRows = 1024;
 constexpr int64_t kMaxSwappedRows = 8, kMaxAdjacentSwap = 64;
 constexpr int64_t kTilesAThread = 4;
+constexpr double kWorthEvening = 0.005;  // idle share of the threads that smaller blocks may cost
 
 int64_t multiply_adds(const Gemm& g) { return g.batch * g.m * g.n * std::max<int64_t>(g.k, 1); }
 
@@ -27,6 +28,20 @@ int64_t most_tile_rows(const MicroShape& shape, int64_t percent) {
 int64_t most_tile_columns(int64_t rows, const MicroShape& shape, int64_t percent) {
   const int64_t fit = cache_sizes().l2_bytes * percent / 100 / (std::max<int64_t>(rows, 1) * kFloat);
   return std::clamp<int64_t>(fit / shape.columns(), 4, 1024) * shape.columns();
+}
+
+/// Units of one size: where their number is no multiple of the threads, the last ones keep few threads busy. A few more, smaller blocks
+/// of rows then.
+int64_t even_row_blocks(const GemmPlan& p, int64_t batch, const MicroShape& shape) {
+  const auto idle_share = [&](int64_t row_blocks) {
+    const int64_t units = row_blocks * p.column_blocks * batch;
+    return 1 - static_cast<double>(units) / static_cast<double>(round_up(units, p.threads));
+  };
+  const int64_t most = std::min(p.row_blocks + p.threads - 1, p.rows / shape.rows);
+  int64_t best = p.row_blocks;
+  for (int64_t r = p.row_blocks + 1; r <= most; ++r)
+    if (idle_share(r) < idle_share(best) - kWorthEvening) best = r;
+  return best;
 }
 
 void lay_out(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
@@ -98,6 +113,8 @@ GemmPlan plan_gemm(const Gemm& g, const MicroShape& shape, int num_threads) {
     p.column_blocks = std::max(p.column_blocks, std::min(wanted, std::max<int64_t>(column_panels / 2, 1)));
   }
   p.column_blocks = std::min(p.column_blocks, column_panels);
+  p.row_blocks = even_row_blocks(p, g.batch, shape);
+  p.max_tile_rows = ceil_div(p.rows, p.row_blocks);
   p.max_tile_columns = ceil_div(column_panels, p.column_blocks) * panel_columns;
   lay_out(p, g, shape);
   return p;
