@@ -94,6 +94,11 @@ std::vector<Case> cases() {
        "%5 = broadcast %2 {shape = [2, 3]} : f32[2, 3] %6 = add %x, %5 : f32[2, 3]\n"
        "%7 = concatenate %4, %6 {axis = 1} : f32[2, 4] %8 = pad %7 {high = [0, 0], interior = [0, 0], low = [0, 1]} : f32[2, 5] "
        "return %8 \"y\""},
+      {"narrow_pieces",
+       "(%x: f32[2, 3], %y: f32[2, 1]) {\n%2 = concatenate %x, %y {axis = 1} : f32[2, 4] %3 = reshape %2 {shape = [8]} : f32[8]\n"
+       "%4 = cast %3 {dtype = bf16} : bf16[8] return %4 \"y\"",
+       "(%x: f32[2, 3], %y: f32[2, 1]) {\n%2 = cast %x {dtype = bf16} : bf16[2, 3] %3 = cast %y {dtype = bf16} : bf16[2, 1]\n"
+       "%4 = concatenate %2, %3 {axis = 1} : bf16[2, 4] %5 = reshape %4 {shape = [8]} : bf16[8] return %5 \"y\""},
       {"cast_to_same", kX + "%1 = cast %x {dtype = f32} : f32[2, 3] return %1 \"y\"", kX + "return %x \"y\""},
       {"cancel_neg", kX + "%1 = neg %x : f32[2, 3] %2 = neg %1 : f32[2, 3] return %2 \"y\"", kX + "return %x \"y\""},
       {"cancel_not", "(%c: bool[2]) {\n%1 = logical_not %c : bool[2] %2 = logical_not %1 : bool[2] return %2 \"y\"",

@@ -141,6 +141,19 @@ Value select_not(const Match& m) {
 
 Value cast_to_same(const Match& m) { return m.graph.type_of(m.x()).dtype == m.attrs.dtype("dtype") ? m.x() : Value{}; }
 
+// Rounded piece by piece, so that what makes the pieces can write them rounded and no pass over the whole is needed.
+Value narrow_pieces(const Match& m) {
+  const Node* whole = m.made_by(m.x(), "reshape");
+  whole = whole ? m.made_by(whole->inputs[0], "concatenate") : m.made_by(m.x(), "concatenate");
+  const DType dtype = m.attrs.dtype("dtype");
+  if (!whole || size_of(dtype) >= size_of(m.graph.type_of(m.x()).dtype)) return {};
+  const Attrs attrs = whole->attrs;  // building moves the nodes
+  std::vector<Value> pieces = whole->inputs;
+  for (Value& piece : pieces) piece = m.builder.cast(piece, dtype);
+  const Shape shape = m.shape_of(m.x());
+  return m.builder.reshape(m.builder.apply(*find_op("concatenate"), pieces, attrs).front(), shape);
+}
+
 // ---- Matmul: its flags say that an operand's last two dims are stored swapped; the order of its sums does not change.
 bool swaps_last_two(const Ints& p) {
   const auto rank = static_cast<int64_t>(p.size());
@@ -184,6 +197,7 @@ constexpr Rule kRules[] = {
     {"pad_nothing", "pad(x) by nothing", "x", "pad", pad_nothing},
     {"add_neighbouring_pads", "pad(x) + pad(y) on neighbouring ranges", "pad(concatenate(x + 0, y + 0))", "add",
      add_neighbouring_pads},
+    {"narrow_pieces", "cast(concatenate(x, y)) to fewer bytes", "concatenate(cast(x), cast(y))", "cast", narrow_pieces},
     {"cast_to_same", "cast(x) to the dtype of x", "x", "cast", cast_to_same},
     {"cancel_neg", "neg(neg(x))", "x", "neg", cancel_pair},
     {"cancel_not", "logical_not(logical_not(x))", "x", "logical_not", cancel_pair},

@@ -1,6 +1,6 @@
 // Rewrite rules: `before -> after`, each with a name (its switch and its hit counter). Each is exact in every bit, also for NaN, -0 and
-// denormals, so none drops arithmetic: x+0 turns -0 into +0, max(x,x) may flush a denormal, and a cast is never added, moved or removed
-// where it could round.
+// denormals, so none drops arithmetic: x+0 turns -0 into +0, max(x,x) may flush a denormal, and no element is
+// rounded more, less or at another step than before (a cast may pass what only moves elements).
 #pragma once
 #include <span>
 #include <string_view>
