@@ -272,7 +272,8 @@ inline Composed compose(Composer& ops, const Problem& p, int64_t b, int64_t h) {
   r.row_max = ops.reduce(true, scores, keys);
   const Floats e = ops.unary("exp", ops.binary("sub", scores, r.row_max, Operand::kRow, keys), keys);
   r.row_sum = ops.reduce(false, e, keys);
-  Floats weights = ops.binary("div", e, r.row_sum, Operand::kRow, keys);
+  const Floats ones(r.row_sum.size(), 1.0f);
+  Floats weights = ops.binary("mul", e, ops.binary("div", ones, r.row_sum, Operand::kFull, rows), Operand::kRow, keys);
   r.row_max.resize(static_cast<size_t>(rows));  // without any key there was nothing to reduce
   r.row_sum.resize(static_cast<size_t>(rows));
   for (int64_t t = 0; t < rows; ++t) {

@@ -2,8 +2,8 @@
 // Causal: query t sees keys s <= t + S - T, so that the last query sees the last key.
 //
 // attention(q, k, v) has the bits of these ops, head by head (q, k, v of one dtype, f32 or bf16; q.f32 is a cast, an identity in f32):
-//   scores = matmul(q.f32, transpose(k.f32)) * scale, masked;  row_max, row_sum and p = softmax(scores) in f32;  w = p.cast(dtype)
-//   out = matmul(w.f32, v.f32).cast(dtype)
+//   scores = matmul(q.f32, transpose(k.f32)) * scale, masked;  row_max, row_sum and p = softmax(scores) in f32, which is e * (1 / sum e)
+//   w = p.cast(dtype);  out = matmul(w.f32, v.f32).cast(dtype)
 // and attention_grad those of their gradients, which are f32 whatever the dtype, as a product's are:
 //   g = grad_out.cast(dtype);  grad_v = matmul(transpose(w.f32), g.f32);  grad_p = matmul(g.f32, transpose(v.f32))
 //   grad_s = (((grad_p - sum(grad_p * p)) * p) * scale).cast(dtype)

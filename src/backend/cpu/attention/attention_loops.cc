@@ -9,7 +9,7 @@ namespace {
 // Appends instructions; each method gives the id of the value.
 class Rows {
  public:
-  explicit Rows(size_t num_scalars = 1) {
+  explicit Rows(size_t num_scalars) {
     kernel_.walk = Walk::kRows;
     kernel_.rank = 2;
     kernel_.scalars.assign(num_scalars, DType::f32);
@@ -19,7 +19,7 @@ class Rows {
     kernel_.body.back().dtype = dtype;
     return id;
   }
-  int scalar(int slot = 0) { return add(Kind::kScalar, {}, slot); }
+  int scalar(int slot) { return add(Kind::kScalar, {}, slot); }
   int op(std::string_view name, std::vector<int> operands, DType dtype = DType::f32) {
     const int id = add(Kind::kOp, std::move(operands));
     kernel_.body.back().dtype = dtype;
@@ -29,6 +29,7 @@ class Rows {
   }
   /// The value rounded to `dtype`, as an f32.
   int rounded(int value, DType dtype) { return dtype == DType::f32 ? value : cast(cast(value, dtype), DType::f32); }
+  int reciprocal(int row_sum, int one) { return op("div", {one, row_sum}); }
   int reduce(bool is_max, int value) {
     const int id = add(Kind::kReduceRow, {value});
     kernel_.body.back().is_max = is_max;
@@ -63,23 +64,23 @@ class Rows {
 }  // namespace
 
 std::shared_ptr<const LoopKernel> SoftmaxLoop::kernel(DType dtype) {
-  Rows rows;
-  const int scaled = rows.op("mul", {rows.load(kScores, Step::kUnit), rows.scalar()});
+  Rows rows(kNumScalars);
+  const int scaled = rows.op("mul", {rows.load(kScores, Step::kUnit), rows.scalar(kScale)});
   const int row_max = rows.reduce(true, scaled);
   const int e = rows.op("exp", {rows.op("sub", {scaled, row_max})});
   const int row_sum = rows.reduce(false, e);
-  rows.store(kWeights, Step::kUnit, rows.rounded(rows.op("div", {e, row_sum}), dtype));
+  rows.store(kWeights, Step::kUnit, rows.rounded(rows.op("mul", {e, rows.reciprocal(row_sum, rows.scalar(kOne))}), dtype));
   rows.store(kRowMax, Step::kSplat, row_max);
   rows.store(kRowSum, Step::kSplat, row_sum);
   return rows.finish();
 }
 
 std::shared_ptr<const LoopKernel> SoftmaxGradLoop::kernel(DType dtype) {
-  Rows rows;
+  Rows rows(kNumScalars);
   const int scores = rows.load(kScores, Step::kUnit), grad_p = rows.load(kGradWeights, Step::kUnit);
-  const int row_max = rows.load(kRowMax, Step::kSplat), row_sum = rows.load(kRowSum, Step::kSplat), scale = rows.scalar();
+  const int row_max = rows.load(kRowMax, Step::kSplat), row_sum = rows.load(kRowSum, Step::kSplat), scale = rows.scalar(kScale);
   const int e = rows.op("exp", {rows.op("sub", {rows.op("mul", {scores, scale}), row_max})});
-  const int p = rows.op("div", {e, row_sum});
+  const int p = rows.op("mul", {e, rows.reciprocal(row_sum, rows.scalar(kOne))});
   const int mean = rows.reduce(false, rows.op("mul", {grad_p, p}));
   const int grad_t = rows.op("mul", {rows.op("sub", {grad_p, mean}), p});
   rows.store(kWeights, Step::kUnit, rows.rounded(p, dtype));
@@ -98,7 +99,7 @@ std::shared_ptr<const LoopKernel> MaskedSoftmaxLoop::kernel(DType dtype) {
   const int e = rows.op("exp", {rows.op("sub", {scaled, row_max})});
   const int row_sum = rows.reduce(false, e);
   const int divisor = rows.op("select", {rows.op("eq", {row_sum, zero}, DType::boolean), rows.scalar(kOne), row_sum});
-  const int p = rows.op("div", {e, divisor});
+  const int p = rows.op("mul", {e, rows.reciprocal(divisor, rows.scalar(kOne))});
   const int w = rows.op("select", {kept, rows.op("mul", {p, rows.scalar(kKeepFactor)}), zero});
   rows.store(kWeights, Step::kUnit, rows.rounded(w, dtype));
   rows.store(kRowMax, Step::kSplat, row_max);
@@ -115,7 +116,7 @@ std::shared_ptr<const LoopKernel> MaskedSoftmaxGradLoop::kernel(DType dtype) {
   const int scaled = rows.op("select", {seen, rows.op("mul", {scores, scale}), rows.scalar(kMinusInfinity)});
   const int e = rows.op("exp", {rows.op("sub", {scaled, row_max})});
   const int divisor = rows.op("select", {rows.op("eq", {row_sum, zero}, DType::boolean), rows.scalar(kOne), row_sum});
-  const int p = rows.op("div", {e, divisor});
+  const int p = rows.op("mul", {e, rows.reciprocal(divisor, rows.scalar(kOne))});
   const int grad_p = rows.op("select", {kept, rows.op("mul", {grad_w, factor}), zero});
   const int mean = rows.reduce(false, rows.op("mul", {grad_p, p}));
   const int grad_t = rows.op("select", {seen, rows.op("mul", {rows.op("sub", {grad_p, mean}), p}), zero});

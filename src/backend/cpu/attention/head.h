@@ -218,7 +218,7 @@ class AttentionHead {
     if (a_.masked)
       with(MaskedSoftmaxLoop{}, masked_calls<MaskedSoftmaxLoop>());
     else
-      with(SoftmaxLoop{}, RowCalls<SoftmaxLoop::kNumAccesses>(a_.loops[0], {a_.scale}, s_.loop));
+      with(SoftmaxLoop{}, RowCalls<SoftmaxLoop::kNumAccesses, SoftmaxLoop::kNumScalars>(a_.loops[0], {a_.scale, 1.0f}, s_.loop));
     follow_by_zeros(s_.scores, t0, rows, 0.0f);
     for (int64_t i = 0; i < rows && visible_keys(a_, t0 + i) == 0; ++i)
       a_.row_max[first_row_ + t0 + i] = a_.row_sum[first_row_ + t0 + i] = 0.0f;
@@ -241,7 +241,8 @@ class AttentionHead {
     if (a_.masked)
       with(MaskedSoftmaxGradLoop{}, masked_calls<MaskedSoftmaxGradLoop>());
     else
-      with(SoftmaxGradLoop{}, RowCalls<SoftmaxGradLoop::kNumAccesses>(a_.loops[0], {a_.scale}, s_.loop));
+      with(SoftmaxGradLoop{},
+           RowCalls<SoftmaxGradLoop::kNumAccesses, SoftmaxGradLoop::kNumScalars>(a_.loops[0], {a_.scale, 1.0f}, s_.loop));
     follow_by_zeros(scores, t0, rows, 0.0f);
     follow_by_zeros(grad_weights, t0, rows, masked_grad());
     if constexpr (kSteps > 1) make_words(scores, grad_weights, s_.grads_along + first * plan_.ld_keys / kSteps, t0, rows);
@@ -261,7 +262,7 @@ class AttentionHead {
   template <class L>
   RowCalls<L::kNumAccesses, MaskedLoop::kNumScalars> masked_calls() const {
     const auto factor = static_cast<float>(1 / (1 - a_.masking.dropout));
-    return {a_.loops[0], {a_.scale, factor, -HUGE_VALF, 0.0f, 1.0f}, s_.loop};
+    return {a_.loops[0], {a_.scale, 1.0f, factor, -HUGE_VALF, 0.0f}, s_.loop};
   }
   // Fills and passes the bytes of rows `first`.. of the stripe, which are queries t0 ...
   template <class L, class Calls>

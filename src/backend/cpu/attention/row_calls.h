@@ -7,7 +7,7 @@
 
 namespace ws::cpu {
 
-template <int kAccesses, int kScalars = 1>
+template <int kAccesses, int kScalars>
 class RowCalls {
  public:
   RowCalls(const LoopCode& code, const std::array<float, kScalars>& scalars, void* scratch) : code_(code), scratch_(scratch) {
