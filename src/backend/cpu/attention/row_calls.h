@@ -17,7 +17,7 @@ class RowCalls {
   void rows_of(int access, void* data, int64_t row_stride) { set(access, data, row_stride, 1); }
   void one_a_row(int access, float* data) { set(access, data, 1, 0); }
 
-  /// Rows are queries t0, t0 + 1, ..; one that sees no key is left alone.
+  /// Rows are queries t0, t0 + 1, ..; one that sees no key is left alone. They lie in L2: several are swept side by side.
   void run(const Attention& a, int64_t t0, int64_t rows) {
     args_[word(kLayout.dim(0))] = rows;
     for (int64_t i = 0; i < rows;) {
@@ -25,7 +25,7 @@ class RowCalls {
       int64_t end = i + 1;
       if (sees == a.keys) end = rows;  // later rows see no less
       args_[word(kLayout.dim(1))] = sees;
-      if (sees > 0) code_.fn(args_.data(), i, end, 0, sees, scratch_);
+      if (sees > 0) code_.fn(args_.data(), i, end, 1, sees, scratch_);
       i = end;
     }
   }
