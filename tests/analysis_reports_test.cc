@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "support/bytes.h"
 #include "support/error.h"
 
@@ -131,6 +133,23 @@ TEST(Reports, ProfileAgainstTheRoof) {
   EXPECT_DOUBLE_EQ(profile.kernels[0].flops_per_s, 2.0 * 64 * 256 * 512 / 1e-3);
   EXPECT_GT(profile.kernels[0].roof_share, 0);
   EXPECT_NE(profile.text().find("fc"), std::string::npos);
+
+  const std::vector<Profile::Kind> kinds = profile.by_kind();
+  Profile::Kind all;
+  std::set<std::string> names;
+  for (const Profile::Kind& k : kinds) {
+    EXPECT_TRUE(names.insert(k.kind).second) << k.kind;
+    all.kernels += k.kernels, all.seconds += k.seconds, all.flops += k.flops, all.least_seconds += k.least_seconds;
+  }
+  EXPECT_EQ(all.kernels, static_cast<int>(profile.kernels.size()));
+  EXPECT_NEAR(all.seconds, profile.seconds, 1e-12);
+  double flops = 0, least = 0;
+  for (const Profile::Kernel& k : profile.kernels) flops += k.flops, least += k.least_seconds;
+  EXPECT_DOUBLE_EQ(all.flops, flops);
+  EXPECT_NEAR(all.least_seconds, least, 1e-12);
+  EXPECT_GE(kinds.front().seconds, kinds.back().seconds);
+  EXPECT_NE(profile.kinds_text().find("matmul"), std::string::npos) << profile.kinds_text();
+  EXPECT_EQ(parse_json(profile.json(), "p")["kinds"].size(), kinds.size());
 }
 
 TEST(Bytes, AreReadAndWrittenAsPeopleDo) {

@@ -135,14 +135,23 @@ struct Profile {
     std::string name, path, kind;
     double seconds = 0, flops = 0, bytes = 0;
     double flops_per_s = 0, bytes_per_s = 0;
-    double roof_share = 0;  // least time that peak and memory allow / time taken
+    double least_seconds = 0;  // what peak and memory allow
+    double roof_share = 0;     // that / time taken
     double predicted_seconds = 0;
     bool recomputed = false;
+  };
+  /// All kernels of a kind together.
+  struct Kind {
+    std::string kind;  // as in cost_analysis()
+    int kernels = 0;
+    double seconds = 0, flops = 0, bytes = 0, least_seconds = 0, predicted_seconds = 0;
   };
   double seconds = 0;
   std::vector<Kernel> kernels;
 
-  std::string text() const;  // longest first
+  std::vector<Kind> by_kind() const;  // longest first
+  std::string text() const;           // kernels, longest first, then kinds
+  std::string kinds_text() const;     // the second table alone
   std::string json() const;
 };
 

@@ -22,19 +22,51 @@ Profile make_profile(const Program& program, const std::vector<double>& seconds,
     k.bytes = call.cost.bytes;
     k.recomputed = call.recomputed;
     k.predicted_seconds = prediction.kernels[c].seconds;
+    const RateKey key = rate_key(program, call);
+    const bool bf16 = key.kind.ends_with("bf16") && roofs.bf16_flops_per_s > 0;
+    const double peak = bf16 ? roofs.bf16_flops_per_s : roofs.fp32_flops_per_s;
+    k.least_seconds = std::max(peak > 0 ? key.times * k.flops / peak : 0, prediction.kernels[c].memory_seconds);
     if (k.seconds > 0) {
       k.flops_per_s = k.flops / k.seconds;
       k.bytes_per_s = k.bytes / k.seconds;
-      const RateKey key = rate_key(program, call);
-      const bool bf16 = key.kind.ends_with("bf16") && roofs.bf16_flops_per_s > 0;
-      const double peak = bf16 ? roofs.bf16_flops_per_s : roofs.fp32_flops_per_s;
-      const double least = std::max(peak > 0 ? key.times * k.flops / peak : 0, prediction.kernels[c].memory_seconds);
-      k.roof_share = least / k.seconds;
+      k.roof_share = k.least_seconds / k.seconds;
     }
     profile.seconds += k.seconds;
     profile.kernels.push_back(std::move(k));
   }
   return profile;
+}
+
+std::vector<Profile::Kind> Profile::by_kind() const {
+  std::vector<Kind> kinds;
+  for (const Kernel& k : kernels) {
+    auto found = std::find_if(kinds.begin(), kinds.end(), [&](const Kind& other) { return other.kind == k.kind; });
+    if (found == kinds.end()) found = kinds.insert(kinds.end(), Kind{k.kind});
+    ++found->kernels;
+    found->seconds += k.seconds, found->flops += k.flops, found->bytes += k.bytes;
+    found->least_seconds += k.least_seconds, found->predicted_seconds += k.predicted_seconds;
+  }
+  std::stable_sort(kinds.begin(), kinds.end(), [](const Kind& a, const Kind& b) { return a.seconds > b.seconds; });
+  return kinds;
+}
+
+std::string Profile::kinds_text() const {
+  TextTable table({"kind", "kernels", "ms", "share", "GFLOP/s", "GB/s", "of roof", "predicted ms"});
+  const auto per = [](double x, double y) { return y > 0 ? x / y : 0; };
+  const auto row = [&](const Kind& k) {
+    table.add({k.kind, fmt::format("{}", k.kernels), fmt::format("{:.2f}", k.seconds * 1e3),
+               fmt::format("{:.1f} %", 100 * per(k.seconds, seconds)), fmt::format("{:.1f}", per(k.flops, k.seconds) * 1e-9),
+               fmt::format("{:.1f}", per(k.bytes, k.seconds) * 1e-9),
+               fmt::format("{:.0f} %", 100 * per(k.least_seconds, k.seconds)), fmt::format("{:.2f}", k.predicted_seconds * 1e3)});
+  };
+  Kind all{"all"};
+  for (const Kind& k : by_kind()) {
+    row(k);
+    all.kernels += k.kernels, all.seconds += k.seconds, all.flops += k.flops, all.bytes += k.bytes;
+    all.least_seconds += k.least_seconds, all.predicted_seconds += k.predicted_seconds;
+  }
+  row(all);
+  return table.str();
 }
 
 std::string Profile::text() const {
@@ -47,7 +79,7 @@ std::string Profile::text() const {
                fmt::format("{:.1f}", k->seconds * 1e6), fmt::format("{:.1f} %", seconds > 0 ? 100 * k->seconds / seconds : 0),
                fmt::format("{:.1f}", k->flops_per_s * 1e-9), fmt::format("{:.1f}", k->bytes_per_s * 1e-9),
                fmt::format("{:.0f} %", 100 * k->roof_share), fmt::format("{:.1f}", k->predicted_seconds * 1e6)});
-  return table.str() + fmt::format("{} kernels, {:.3f} ms\n", kernels.size(), seconds * 1e3);
+  return table.str() + "\n" + kinds_text();
 }
 
 Json to_json(const Profile& profile) {
@@ -61,10 +93,20 @@ Json to_json(const Profile& profile) {
                        {"bytes", k.bytes},
                        {"flops_per_s", k.flops_per_s},
                        {"bytes_per_s", k.bytes_per_s},
+                       {"least_seconds", k.least_seconds},
                        {"roof_share", k.roof_share},
                        {"predicted_seconds", k.predicted_seconds},
                        {"recomputed", k.recomputed}});
-  return {{"seconds", profile.seconds}, {"kernels", std::move(kernels)}};
+  Json kinds = Json::array();
+  for (const Profile::Kind& k : profile.by_kind())
+    kinds.push_back({{"kind", k.kind},
+                     {"kernels", k.kernels},
+                     {"seconds", k.seconds},
+                     {"flops", k.flops},
+                     {"bytes", k.bytes},
+                     {"least_seconds", k.least_seconds},
+                     {"predicted_seconds", k.predicted_seconds}});
+  return {{"seconds", profile.seconds}, {"kernels", std::move(kernels)}, {"kinds", std::move(kinds)}};
 }
 
 std::string Profile::json() const { return to_json(*this).dump(); }
