@@ -8,10 +8,10 @@ set(ranks_environment
   "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_btl=self,vader;OMPI_MCA_mpi_yield_when_idle=1;WHOLESTEP_THREADS=1")
 foreach(count 1 2 4)
   add_test(NAME ranks_${count} COMMAND ${WS_MPIRUN} -q --oversubscribe --bind-to none -n ${count} $<TARGET_FILE:test_ranks> --gtest_brief=1)
-  set_tests_properties(ranks_${count} PROPERTIES TIMEOUT 300 PROCESSORS 2 ENVIRONMENT "${ranks_environment}")
+  set_tests_properties(ranks_${count} PROPERTIES TIMEOUT ${WS_TEST_SECONDS} PROCESSORS 2 ENVIRONMENT "${ranks_environment}")
 endforeach()
 # Guards around every buffer, freed memory poisoned, gradients in flight included.
 add_test(NAME ranks_poisoned COMMAND ${WS_MPIRUN} -q --oversubscribe --bind-to none -n 2 $<TARGET_FILE:test_ranks> --gtest_brief=1
   --gtest_filter=DataParallel.*:Overlap.*:ShardedOptimizer.*)
-set_tests_properties(ranks_poisoned PROPERTIES TIMEOUT 300 PROCESSORS 2 ENVIRONMENT
+set_tests_properties(ranks_poisoned PROPERTIES TIMEOUT ${WS_TEST_SECONDS} PROCESSORS 2 ENVIRONMENT
   "WHOLESTEP_POISON=1;${ranks_environment}")
