@@ -145,8 +145,8 @@ Value cast_to_same(const Match& m) { return m.graph.type_of(m.x()).dtype == m.at
 Value narrow_pieces(const Match& m) {
   const Node* whole = m.made_by(m.x(), "reshape");
   whole = whole ? m.made_by(whole->inputs[0], "concatenate") : m.made_by(m.x(), "concatenate");
-  const DType dtype = m.attrs.dtype("dtype");
-  if (!whole || size_of(dtype) >= size_of(m.graph.type_of(m.x()).dtype)) return {};
+  const DType from = m.graph.type_of(m.x()).dtype, dtype = m.attrs.dtype("dtype");
+  if (!whole || !is_floating(from) || !is_floating(dtype) || size_of(dtype) >= size_of(from)) return {};
   const Attrs attrs = whole->attrs;  // building moves the nodes
   std::vector<Value> pieces = whole->inputs;
   for (Value& piece : pieces) piece = m.builder.cast(piece, dtype);
