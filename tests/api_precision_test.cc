@@ -246,6 +246,14 @@ TEST(Precision, DenormalsThroughCastsAreTheSameInBothModes) {
       [&](const Tensor& x) {
         return f32(concatenate({bf16(x), bf16(-f32(x))}, 0));
       },
+      [&](const Tensor& x) {
+        return bf16(concatenate({f32(x), -f32(x)}, 0));
+      },
+      [&](const Tensor& x) { return bf16(f32(bf16(f32(x)))); },
+      [&](const Tensor& x) { return bf16(f32(where(lt(f32(x), 1.0), bf16(x), bf16(-f32(x))))); },
+      [&](const Tensor& x) {
+        return bf16(f32(bf16(x).reshape({-1, 2})));
+      },
   };
   for (size_t i = 0; i < std::size(chains); ++i)
     for (const Tensor& x : {wide, narrow}) {

@@ -100,6 +100,13 @@ std::vector<Case> cases() {
        "(%x: f32[2, 3], %y: f32[2, 1]) {\n%2 = cast %x {dtype = bf16} : bf16[2, 3] %3 = cast %y {dtype = bf16} : bf16[2, 1]\n"
        "%4 = concatenate %2, %3 {axis = 1} : bf16[2, 4] %5 = reshape %4 {shape = [8]} : bf16[8] return %5 \"y\""},
       {"cast_to_same", kX + "%1 = cast %x {dtype = f32} : f32[2, 3] return %1 \"y\"", kX + "return %x \"y\""},
+      {"cast_back",
+       "(%x: f32[2], %c: bool[2]) {\n%2 = cast %x {dtype = bf16} : bf16[2] %3 = constant {dtype = bf16, value = 0.0} : bf16[] "
+       "%4 = broadcast %3 {shape = [2]} : bf16[2] %5 = select %c, %2, %4 : bf16[2] %6 = cast %5 {dtype = f32} : f32[2]\n"
+       "%7 = exp %6 : f32[2] %8 = cast %6 {dtype = bf16} : bf16[2] return %7 \"e\", %8 \"y\"",
+       "(%x: f32[2], %c: bool[2]) {\n%2 = cast %x {dtype = bf16} : bf16[2] %3 = constant {dtype = bf16, value = 0.0} : bf16[] "
+       "%4 = broadcast %3 {shape = [2]} : bf16[2] %5 = select %c, %2, %4 : bf16[2] %6 = cast %5 {dtype = f32} : f32[2]\n"
+       "%7 = exp %6 : f32[2] return %7 \"e\", %5 \"y\""},
       {"cancel_neg", kX + "%1 = neg %x : f32[2, 3] %2 = neg %1 : f32[2, 3] return %2 \"y\"", kX + "return %x \"y\""},
       {"cancel_not", "(%c: bool[2]) {\n%1 = logical_not %c : bool[2] %2 = logical_not %1 : bool[2] return %2 \"y\"",
        "(%c: bool[2]) {\nreturn %c \"y\""},
@@ -152,6 +159,11 @@ TEST(Rules, LeaveTheRestAlone) {
                "(%x: f32[2]) {\n %1 = cast %x {dtype = bf16} : bf16[2] %2 = cast %1 {dtype = f32} : f32[2] return %2 \"y\""),
            std::string(
                "(%x: bf16[2]) {\n %1 = cast %x {dtype = f32} : f32[2] %2 = cast %1 {dtype = bf16} : bf16[2] return %2 \"y\""),
+           std::string(
+               "(%x: bf16[2, 1]) {\n %1 = reshape %x {shape = [2]} : bf16[2] %2 = cast %1 {dtype = f32} : f32[2] %3 = cast %2 "
+               "{dtype = bf16} : bf16[2] return %3 \"y\""),
+           std::string(
+               "(%x: f64[2]) {\n %1 = cast %x {dtype = f32} : f32[2] %2 = cast %1 {dtype = f64} : f64[2] return %2 \"y\""),
            std::string("(%x: f32[2, 1]) {\n %1 = reduce_sum %x {first_axis = 1, num_axes = 1} : f32[2] return %1 \"y\""),
            std::string("(%x: f32[2, 3]) {\n %1 = reshape %x {shape = [2, 1, 3]} : f32[2, 1, 3] %2 = broadcast %1 {shape = [2, 4, "
                        "3]} : f32[2, 4, 3] return %2 \"y\""),

@@ -154,6 +154,26 @@ Value narrow_pieces(const Match& m) {
   return m.builder.reshape(m.builder.apply(*find_op("concatenate"), pieces, attrs).front(), shape);
 }
 
+// Whatever an op computes in bf16 is rounded there, so that a denormal has become zero; one may come from memory, and the cast back would
+// be what drops it.
+bool is_rounded(const Graph& graph, Value v, int depth = 8) {
+  const int producer = graph.producer_of(v);
+  if (producer < 0 || depth == 0) return false;
+  const Node& node = graph.nodes()[static_cast<size_t>(producer)];
+  if (node.op->lowering != Lowering::kElementwise && node.op->lowering != Lowering::kView) return false;
+  return std::all_of(node.inputs.begin(), node.inputs.end(), [&](Value input) {
+    return graph.type_of(input).dtype != DType::bf16 || is_rounded(graph, input, depth - 1);
+  });
+}
+
+// bf16 to f32 is exact, and so is the way back.
+Value cast_back(const Match& m) {
+  const Node* inner = m.made_by(m.x(), "cast");
+  if (!inner || m.attrs.dtype("dtype") != DType::bf16 || m.graph.type_of(m.x()).dtype != DType::f32) return {};
+  const Value x = inner->inputs[0];
+  return m.graph.type_of(x).dtype == DType::bf16 && is_rounded(m.graph, x) ? x : Value{};
+}
+
 // ---- Matmul: its flags say that an operand's last two dims are stored swapped; the order of its sums does not change.
 bool swaps_last_two(const Ints& p) {
   const auto rank = static_cast<int64_t>(p.size());
@@ -199,6 +219,7 @@ constexpr Rule kRules[] = {
      add_neighbouring_pads},
     {"narrow_pieces", "cast(concatenate(x, y)) to fewer bytes", "concatenate(cast(x), cast(y))", "cast", narrow_pieces},
     {"cast_to_same", "cast(x) to the dtype of x", "x", "cast", cast_to_same},
+    {"cast_back", "cast(cast(x) to f32) to bf16, of an x rounded to bf16 in this graph", "x", "cast", cast_back},
     {"cancel_neg", "neg(neg(x))", "x", "neg", cancel_pair},
     {"cancel_not", "logical_not(logical_not(x))", "x", "logical_not", cancel_pair},
     {"cancel_swap_pairs", "swap_pairs(swap_pairs(x))", "x", "swap_pairs", cancel_pair},
