@@ -343,6 +343,17 @@ TEST(Plan, LargeProgramsAreQuick) {
   EXPECT_LT(ms, 500) << "generous: a busy machine or a sanitizer; a few ms is usual";
 }
 
+// An mlp's step in bf16: greedy orders leave a gap, a few exchanges close it.
+TEST(Arena, SmallProgramsReachTheBound) {
+  const std::vector<ArenaBlock> blocks = {
+      {262144, 0, 1},   {855040, 2, 2},   {855040, 3, 3},   {855040, 4, 4},   {855040, 11, 11}, {658432, 12, 12},
+      {855040, 15, 15}, {658432, 16, 16}, {855040, 19, 19}, {658432, 20, 20}, {262144, 23, 24}, {658432, 24, 24},
+      {262144, 1, 20},  {855040, 1, 1},   {262144, 2, 16},  {262144, 3, 12},  {524288, 4, 9},   {262144, 11, 16},
+      {262144, 19, 24}, {262144, 15, 20}, {262144, 9, 12},  {2048, 10, 25},   {2048, 14, 25},   {2048, 18, 25},
+      {2048, 22, 25},   {8192, 13, 14},   {8192, 17, 18},   {8192, 21, 22},   {64, 8, 9},       {64, 6, 7}};
+  EXPECT_EQ(lay_out(blocks).bytes, live_bytes(blocks));
+}
+
 TEST(Arena, LiveBytes) {
   EXPECT_EQ(live_bytes({}), 0);
   EXPECT_EQ(lay_out({}).bytes, 0);

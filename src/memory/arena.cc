@@ -115,8 +115,29 @@ ArenaLayout lay_out(const std::vector<ArenaBlock>& blocks) {
     std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(highest),
                 order.begin() + static_cast<std::ptrdiff_t>(highest) + 1);
     last = place(blocks, order, fit);
-    if (last.bytes < best.bytes) best = last;
-    if (best.bytes <= bound) break;
+    if (last.bytes < best.bytes) best = last, best_order = order;
+    if (best.bytes <= bound) return best;
+  }
+
+  // Then exchanges of two and moves of one, by a fixed sequence of numbers; one that is no worse stays. Many rounds for small programs.
+  const auto more_rounds = static_cast<int>(std::clamp<size_t>(2'000'000 / (blocks.size() * blocks.size() + 1), 8, 2048));
+  uint32_t state = 1;
+  const auto draw = [&] {
+    state = state * 1664525u + 1013904223u;
+    return static_cast<size_t>(state >> 8) % blocks.size();
+  };
+  for (int round = 0; round < more_rounds && best.bytes > bound; ++round) {
+    order = best_order;
+    const size_t from = draw(), to = draw();
+    if (round % 2 == 0) {
+      std::swap(order[from], order[to]);
+    } else {
+      const int moved = order[from];
+      order.erase(order.begin() + static_cast<std::ptrdiff_t>(from));
+      order.insert(order.begin() + static_cast<std::ptrdiff_t>(to), moved);
+    }
+    ArenaLayout layout = place(blocks, order, fit);
+    if (layout.bytes <= best.bytes) best = std::move(layout), best_order = order;
   }
   return best;
 }
