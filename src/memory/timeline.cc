@@ -6,6 +6,7 @@
 #include "memory/lifetimes.h"
 #include "memory/plan.h"
 #include "schedule/clone_call.h"
+#include "schedule/drop_store.h"
 
 namespace ws {
 namespace {
@@ -38,6 +39,7 @@ Timeline::Timeline(const Program& program, std::vector<double> seconds) : progra
   writes_.resize(at(num_calls));
   outside_reads_.resize(at(num_calls));
   pairs_.resize(at(num_calls));
+  droppable_.resize(at(num_calls));
   overwrites_.resize(at(num_calls));
   readers_.resize(num_buffers);
   repeatable_.resize(at(num_calls));
@@ -83,6 +85,11 @@ Timeline::Timeline(const Program& program, std::vector<double> seconds) : progra
     if (shared_[b])
       for (int c = 0; c < num_calls; ++c)
         if (has(program.calls[at(c)].writes, static_cast<int>(b))) repeatable_[at(c)] = 0;
+  }
+  for (int c = 0; c < num_calls; ++c) {
+    if (!repeatable_[at(c)] || writes_[at(c)].size() < 2) continue;
+    for (int b : writes_[at(c)])
+      if (KernelCall copy = program.calls[at(c)]; drop_store(copy, b)) droppable_[at(c)].push_back(b);
   }
 }
 
@@ -176,7 +183,7 @@ void Timeline::emit(int call, bool repeated) {
       instance = current_[at(b)];
       instances_[at(instance)].last = place;
     } else {
-      instances_.push_back({b, place, place, instance, place, false});
+      instances_.push_back({b, place, place, instance, place, false, repeated && has(droppable_[at(call)], b)});
     }
     if (steps_) step.instances.push_back({b, instance});
     if (repeated && current_[at(b)] >= 0) continue;  // this copy is of no use
@@ -201,9 +208,10 @@ void Timeline::expire(int now) {
 
 void Timeline::measure() {
   for (Instance& i : instances_) i.root_last = i.last;
+  const auto is_dropped = [](const Instance& i) { return i.droppable && i.last == i.first; };
   for (const Takeover& t : takeovers_) {
     Instance &write = instances_[at(t.write)], &read = instances_[at(t.read)];
-    if (read.taken || read.last != t.place || read.first == t.place || write.root != t.write) continue;
+    if (is_dropped(write) || read.taken || read.last != t.place || read.first == t.place || write.root != t.write) continue;
     read.taken = true;
     write.root = read.root;
     Instance& root = instances_[at(read.root)];
@@ -212,7 +220,7 @@ void Timeline::measure() {
   live_.assign(at(places_) + 1, 0);
   for (size_t i = 0; i < instances_.size(); ++i) {
     const Instance& instance = instances_[i];
-    if (instance.root != static_cast<int>(i)) continue;
+    if (instance.root != static_cast<int>(i) || is_dropped(instance)) continue;
     live_[at(instance.first)] += bytes_[at(instance.buffer)];
     live_[at(instance.root_last) + 1] -= bytes_[at(instance.buffer)];
   }
@@ -249,6 +257,15 @@ Program with_steps(const Program& program, const std::vector<Timeline::Step>& st
       return b;
     }));
     result.calls.back().recomputed = step.repeated;
+  }
+  std::vector<char> is_read(result.buffers.size(), 0);
+  for (const KernelCall& call : result.calls)
+    for (int b : call.reads) is_read[at(b)] = 1;
+  for (KernelCall& call : result.calls) {
+    if (!call.recomputed) continue;
+    const std::vector<int> writes = call.writes;
+    for (int b : writes)
+      if (!is_read[at(b)]) drop_store(call, b);
   }
   return result;
 }

@@ -51,7 +51,7 @@ class Timeline {
  private:
   struct Instance {
     int buffer, first, last, root, root_last;
-    bool taken;
+    bool taken, droppable;
   };
   struct Takeover {
     int place, write, read;  // instances
@@ -73,6 +73,7 @@ class Timeline {
   std::vector<std::vector<int>> reads_, writes_;        // by call, arena only
   std::vector<std::vector<int>> outside_reads_;         // by call
   std::vector<std::vector<std::array<int, 2>>> pairs_;  // by call: what may be taken over
+  std::vector<std::vector<int>> droppable_;             // by call: results that it need not write when it runs again
   std::vector<std::vector<int>> readers_;               // by buffer
   std::vector<std::vector<int>> overwrites_;            // by call: inputs
   std::vector<char> repeatable_;                        // by call
@@ -92,7 +93,7 @@ class Timeline {
   int places_ = 0;
 };
 
-/// The program with the calls in that order, repeated ones on buffers of their own.
+/// The program with the calls in that order, repeated ones on buffers of their own; what nobody reads they do not write.
 Program with_steps(const Program& program, const std::vector<Timeline::Step>& steps);
 
 }  // namespace ws
