@@ -5,6 +5,7 @@
 #include "wholestep/losses.h"
 #include "wholestep/models.h"
 #include "wholestep/optimizers.h"
+#include "wholestep/precision.h"
 
 namespace ws {
 namespace {
@@ -24,6 +25,41 @@ TEST(Plan, TheBooksGptOfBatch64) {
   const Tensor inputs[] = {x, x};
   step.prepare(inputs);
   EXPECT_LE(step.memory_analysis().temporary_bytes, int64_t{1250} << 20);
+}
+
+template <class Model, class Loss>
+int64_t planned_bytes(const Model& model, const Tensor& x, const Tensor& y, const Loss& loss_of, DType dtype) {
+  SGD optimizer(model.parameters(), {.lr = 0.01});
+  auto step = jit(
+      [&](const Tensor& in, const Tensor& wanted) {
+        const ComputeDType precision(dtype);
+        Tensor loss = loss_of(model(in), wanted);
+        optimizer.update(grad(loss, model.parameters()));
+        return loss;
+      },
+      model, optimizer);
+  const Tensor inputs[] = {x, y};
+  step.prepare(inputs);
+  return step.memory_analysis().temporary_bytes;
+}
+
+// Norms keep a bf16 row and its mean, ReLU's gradient is kept once, concatenated gradients are rounded part by part.
+TEST(Plan, Bf16NeedsLittleMoreThanHalfOfTheTemporaries) {
+  const auto ratio = [](const auto& model, const Tensor& x, const Tensor& y, const auto& loss) {
+    return static_cast<double>(planned_bytes(model, x, y, loss, DType::bf16)) /
+           static_cast<double>(planned_bytes(model, x, y, loss, DType::f32));
+  };
+  const auto squares = [](const Tensor& p, const Tensor& y) { return mse(p, y); };
+  EXPECT_LE(ratio(models::mlp({512, 512, 512, 512, 512}, Key(0)), Tensor::ones({1024, 512}), Tensor::ones({1024, 512}), squares),
+            0.55);
+  EXPECT_LE(
+      ratio(models::transformer_encoder({.blocks = 2}, Key(0)), Tensor::ones({16, 128, 64}), Tensor::ones({16, 16}), squares),
+      0.55);
+  const std::vector<int32_t> tokens(size_t{64} * 64, 1);
+  const Tensor ids = Tensor::from(std::span<const int32_t>(tokens), {64, 64});
+  EXPECT_LE(ratio(models::gpt({.width = 128, .blocks = 2}, Key(0)), ids, ids,
+                  [](const Tensor& p, const Tensor& y) { return cross_entropy(p, y); }),
+            0.55);
 }
 
 }  // namespace

@@ -88,5 +88,37 @@ TEST(RepeatLate, LateReadersGetACopyOfTheirOwn) {
 
 TEST(RepeatLate, ReadersNearbyShareOne) { EXPECT_EQ(run(parse(text(1, 3)), 1).copies, 0); }
 
+// d is read by two loops; the rounded gradient, made of it, by a product after both: the second loop makes the gradient for its sum
+// anyway and stores it, not the hole.
+TEST(RepeatLate, AValueIsStoredWhereItIsNextMade) {
+  const Graph g = parse(R"(graph main(%0 "x": f32[256, 256], %1 "w": f32[256, 256]) {
+    %2 = matmul %0, %1 {out_dtype = f32, transpose_a = false, transpose_b = false} : f32[256, 256]
+    %3 = sub %2, %1 : f32[256, 256]
+    %4 = square %3 : f32[256, 256]
+    %5 = reduce_sum %4 {first_axis = 0, num_axes = 2} : f32[]
+    %6 = add %3, %3 : f32[256, 256]
+    %7 = reduce_sum %6 {first_axis = 0, num_axes = 1} : f32[256]
+    %8 = tanh %6 : f32[256, 256]
+    %9 = matmul %8, %8 {out_dtype = f32, transpose_a = true, transpose_b = false} : f32[256, 256]
+    %10 = broadcast %5 {shape = [256]} : f32[256]
+    %11 = add %7, %10 : f32[256]
+    return %9 "out", %11 "sums"
+  })");
+  const auto writer = [&](const Program& p) {
+    for (const KernelCall& call : p.calls)
+      for (int b : call.writes)
+        if (p.buffers[static_cast<size_t>(b)].name == "%8 tanh") return call.name;
+    return std::string();
+  };
+  const auto compile = [&] { return Executable::compile(g, {.fuse = true, .num_threads = 1, .input_layouts = {}}); };
+  EXPECT_EQ(writer(compile()->program()), "add+reduce_sum+tanh");
+  const Result later = run(g, 2);
+  EXPECT_EQ(later.copies, 0);
+  const FlagScope without("disable", "repeat_late");
+  EXPECT_EQ(writer(compile()->program()), "matmul+sub+add+tanh");
+  const Result at_once = run(g, 2);
+  EXPECT_EQ(later.outputs, at_once.outputs);
+}
+
 }  // namespace
 }  // namespace ws

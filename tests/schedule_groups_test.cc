@@ -1,7 +1,9 @@
 // What becomes one kernel, what is stored, and in which order calls run: decided from graphs in text form.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 #include "ir/graph.h"
 #include "schedule/program.h"
@@ -113,6 +115,43 @@ TEST(Groups, AHoleStoresTheNarrowerOfTwoEqualValues) {
   EXPECT_TRUE(std::none_of(p.buffers.begin(), p.buffers.end(), [](const ProgramBuffer& b) {
     return b.role == ProgramBuffer::Role::kTemporary && b.dtype == DType::f32;
   })) << print(p);
+}
+
+// The differences from a row's mean, wanted again later: of a bf16 row it is less to keep the row and the mean; of an fp32 row it is not.
+TEST(Groups, ARowLoopKeepsTheMeanWhereThatIsLess) {
+  const auto kept = [](const char* dtype) {
+    const Program p = lower(fmt::format(R"(graph main(%0 "x": f32[64, 32], %1 "w": bf16[32, 32], %2 "v": bf16[32, 32]) {{
+      %3 = cast %0 {{dtype = bf16}} : bf16[64, 32]
+      %4 = matmul %3, %1 {{out_dtype = f32, transpose_a = false, transpose_b = false}} : f32[64, 32]
+      %5 = cast %4 {{dtype = {0}}} : {0}[64, 32]
+      %6 = cast %5 {{dtype = f32}} : f32[64, 32]
+      %7 = reduce_sum %6 {{first_axis = 1, num_axes = 1}} : f32[64]
+      %8 = reshape %7 {{shape = [64, 1]}} : f32[64, 1]
+      %9 = constant {{dtype = f32, value = 32.0}} : f32[]
+      %10 = broadcast %9 {{shape = [64, 1]}} : f32[64, 1]
+      %11 = div %8, %10 : f32[64, 1]
+      %12 = broadcast %11 {{shape = [64, 32]}} : f32[64, 32]
+      %13 = sub %6, %12 : f32[64, 32]
+      %14 = reduce_max %13 {{first_axis = 1, num_axes = 1}} : f32[64]
+      %15 = reshape %14 {{shape = [64, 1]}} : f32[64, 1]
+      %16 = broadcast %15 {{shape = [64, 32]}} : f32[64, 32]
+      %17 = sub %13, %16 : f32[64, 32]
+      %18 = cast %17 {{dtype = bf16}} : bf16[64, 32]
+      %19 = matmul %18, %2 {{out_dtype = f32, transpose_a = false, transpose_b = false}} : f32[64, 32]
+      %20 = mul %19, %13 : f32[64, 32]
+      return %20 "out"
+    }})",
+                                        dtype)
+                                .c_str());
+    std::map<std::string, int> count;
+    for (const ProgramBuffer& b : p.buffers)
+      if (b.role == ProgramBuffer::Role::kTemporary) ++count[fmt::format("{}x{}", name_of(b.dtype), b.num_elements)];
+    return count;
+  };
+  const auto narrow = kept("bf16");
+  EXPECT_EQ(narrow.count("f32x2048"), 0u);
+  EXPECT_EQ(narrow.at("f32x64"), 1);
+  EXPECT_EQ(kept("f32").at("f32x2048"), 2);  // the row and the differences
 }
 
 TEST(Groups, CheapValuesAreMadeAgainWhereTheyAreRead) {

@@ -38,6 +38,7 @@ struct Groups {
   std::vector<Group> list;
   std::vector<int> of_node;       // group of each node, -1: views and constants, which need none
   std::vector<int> fold_of_node;  // group of the second phase of a two-phase reduction, else -1
+  bool is_fold_in(int n, int g) const { return fold_of_node[static_cast<size_t>(n)] == g; }
   /// Group in which v's base value becomes available to others, -1: graph inputs and constants.
   int available_in(const Graph& graph, const ViewMap& views, Value v) const;
 };

@@ -26,9 +26,13 @@ class Materializer {
   Materialized run(bool repeat_cheap) {
     find_stored();
     if (repeat_cheap) {
-      for (int g = 0; g < static_cast<int>(groups_.list.size()); ++g)
-        if (groups_.list[static_cast<size_t>(g)].kind == Group::Kind::kGemm) choose_base(g);
-      for (int n = 0; n < static_cast<int>(graph_.nodes().size()); ++n) try_repeat(n);
+      // In order, since what a kernel keeps depends on what others keep already.
+      for (int g = 0; g < static_cast<int>(groups_.list.size()); ++g) {
+        while (choose_base(g)) {
+        }
+        for (int n : groups_.list[static_cast<size_t>(g)].nodes)
+          if (groups_.of_node[static_cast<size_t>(n)] == g) try_repeat(n);
+      }
     }
     collect_bodies();
     return std::move(result_);
@@ -40,7 +44,7 @@ class Materializer {
   int home(Value v) const { return groups_.available_in(graph_, views_, v); }
   std::vector<bool>::reference stored(Value v) { return result_.stored[static_cast<size_t>(v.id)]; }
   int first_node(int g) const { return groups_.list[static_cast<size_t>(g)].opener; }
-  bool is_fold_in(int n, int g) const { return groups_.fold_of_node[static_cast<size_t>(n)] == g; }
+  bool is_fold_in(int n, int g) const { return groups_.is_fold_in(n, g); }
 
   void find_stored() {
     for (int g = 0; g < static_cast<int>(groups_.list.size()); ++g) {
@@ -109,6 +113,7 @@ class Materializer {
     int group;
     std::set<int> nodes;
     std::vector<int64_t> cuts;
+    std::set<int> longer_lives;  // values that would have to stay in memory for it
   };
   std::vector<Plan> plan_repeat(int n) {
     if (groups_.of_node[static_cast<size_t>(n)] < 0 || !repeatable(node(n))) return {};
@@ -120,11 +125,11 @@ class Materializer {
       if (g == own) continue;
       const Group& group = groups_.list[static_cast<size_t>(g)];
       if (group.kind == Group::Kind::kLibrary || !read_whole_by(v, g)) return {};
-      Plan plan{g, repeated_[static_cast<size_t>(g)], cuts_[static_cast<size_t>(g)]};
+      Plan plan{g, repeated_[static_cast<size_t>(g)], cuts_[static_cast<size_t>(g)], {}};
       int expensive = 0;
-      std::set<int> longer_lives;  // values that would have to stay in memory for it: one for one is fair
       if (plan.nodes.size() > kMaxRepeatedInAll) return {};
-      if (!expand(v, g, plan.nodes, plan.nodes.size() + kMaxRepeated, expensive, longer_lives) || longer_lives.size() > 1)
+      if (!expand(v, g, plan.nodes, plan.nodes.size() + kMaxRepeated, expensive, plan.longer_lives) ||
+          bytes_of(plan.longer_lives) > bytes_of(v))
         return {};
       for (int c : plan.nodes)
         if (!merge_cuts(plan.cuts, graph_.type_of(node(c).results[0]).shape, 1)) return {};
@@ -148,31 +153,48 @@ class Materializer {
   }
 
   int64_t bytes_of(Value v) const { return graph_.type_of(v).num_bytes(); }
-  /// Of the values of the group's nodes after that one which would not have to be stored.
-  int64_t repeatable_bytes(const Group& group, int after) {
+  int64_t bytes_of(const std::set<int>& values) const {
     int64_t bytes = 0;
-    for (int n : group.nodes)
-      if (n > after && !plan_repeat(n).empty()) bytes += bytes_of(node(n).results[0]);
+    for (int id : values) bytes += bytes_of(Value{id});
     return bytes;
   }
-  /// Where a hole would store values that its readers can make from one of its inner values, that one is stored instead if it is less to
-  /// keep: one for several, or a rounded value for the same one widened again.
-  void choose_base(int g) {
+  /// An elementwise value, of an element or (in a loop over rows) of a row.
+  bool may_be_base(int n, int g) const {
     const Group& group = groups_.list[static_cast<size_t>(g)];
+    const int64_t elements = graph_.type_of(node(n).results[0]).shape.num_elements();
+    if (node(n).op->lowering == Lowering::kReduce) return false;
+    return elements == group.elements || (group.has_row_reduce && group.inner > 1 && elements * group.inner == group.elements);
+  }
+  /// Where a kernel would store values that its readers can make from one of its inner values, that one is stored instead if it is less
+  /// to keep: one for several, a rounded value for the same one widened again, the mean of a row for its differences from it.
+  bool choose_base(int g) {
+    const Group& group = groups_.list[static_cast<size_t>(g)];
+    std::vector<int> needed;  // nodes whose values have to be stored as things are
+    for (int n : group.nodes)
+      if (stored(node(n).results[0]) && repeatable(node(n)) && plan_repeat(n).empty()) needed.push_back(n);
     int best = -1;
     int64_t best_gain = 1;
     for (int candidate : group.nodes) {
+      if (needed.empty() || candidate > needed.back()) break;
       const Value b = node(candidate).results[0];
-      if (stored(b) || graph_.type_of(b).shape.num_elements() != group.elements ||
-          node(candidate).op->lowering == Lowering::kReduce)
-        continue;
-      const int64_t without = repeatable_bytes(group, candidate);
+      if (stored(b) || !may_be_base(candidate, g)) continue;
       stored(b) = true;
-      const int64_t gain = repeatable_bytes(group, candidate) - without - bytes_of(b);
+      int64_t gain = -bytes_of(b);
+      std::set<int> longer_lives;
+      for (int n : needed) {
+        if (n <= candidate) continue;
+        const std::vector<Plan> plans = plan_repeat(n);
+        if (plans.empty()) continue;
+        gain += bytes_of(node(n).results[0]);
+        for (const Plan& plan : plans) longer_lives.insert(plan.longer_lives.begin(), plan.longer_lives.end());
+      }
+      longer_lives.erase(b.id);
+      gain -= bytes_of(longer_lives);
       stored(b) = false;
       if (gain >= best_gain) best = candidate, best_gain = gain;
     }
     if (best >= 0) stored(node(best).results[0]) = true;
+    return best >= 0;
   }
 
   /// Every node of g, own or repeated, that reads v reads it element for element, and none is a matrix product.
@@ -193,27 +215,9 @@ class Materializer {
     for (int g = 0; g < static_cast<int>(groups_.list.size()); ++g) {
       std::set<int> all(groups_.list[static_cast<size_t>(g)].nodes.begin(), groups_.list[static_cast<size_t>(g)].nodes.end());
       all.insert(repeated_[static_cast<size_t>(g)].begin(), repeated_[static_cast<size_t>(g)].end());
-      std::vector<int> body(all.begin(), all.end());
-      if (groups_.list[static_cast<size_t>(g)].kind != Group::Kind::kLibrary) drop_dead(g, body);
-      result_.bodies[static_cast<size_t>(g)] = std::move(body);
+      result_.bodies[static_cast<size_t>(g)].assign(all.begin(), all.end());
+      if (groups_.list[static_cast<size_t>(g)].kind != Group::Kind::kLibrary) drop_dead(graph_, views_, groups_, result_, g);
     }
-  }
-  void drop_dead(int g, std::vector<int>& body) {
-    std::set<int> needed;  // value ids
-    std::vector<int> live;
-    for (size_t i = body.size(); i-- > 0;) {
-      const int n = body[i];
-      const Value r = node(n).results[0];
-      const bool first_phase = groups_.fold_of_node[static_cast<size_t>(n)] >= 0 && !is_fold_in(n, g);
-      const bool own = groups_.of_node[static_cast<size_t>(n)] == g || is_fold_in(n, g);
-      const bool writes = (own && result_.stored[static_cast<size_t>(r.id)]) || first_phase;
-      if (!writes && needed.count(r.id) == 0) continue;
-      live.push_back(n);
-      if (!is_fold_in(n, g))
-        for (Value o : node(n).inputs) needed.insert(base(o).id);
-    }
-    std::reverse(live.begin(), live.end());
-    body = std::move(live);
   }
 
   const Graph& graph_;
@@ -227,6 +231,27 @@ class Materializer {
 };
 
 }  // namespace
+
+void drop_dead(const Graph& graph, const ViewMap& views, const Groups& groups, Materialized& materialized, int g) {
+  const auto copies = materialized.copies.find(g);
+  std::vector<int>& body = materialized.bodies[static_cast<size_t>(g)];
+  std::set<int> needed;  // value ids
+  std::vector<int> live;
+  for (size_t i = body.size(); i-- > 0;) {
+    const int n = body[i];
+    const Node& node = graph.nodes()[static_cast<size_t>(n)];
+    const int id = node.results[0].id;
+    const bool first_phase = groups.fold_of_node[static_cast<size_t>(n)] >= 0 && !groups.is_fold_in(n, g);
+    const bool own = groups.of_node[static_cast<size_t>(n)] == g || groups.is_fold_in(n, g);
+    const bool copied = copies != materialized.copies.end() && copies->second.count(id) != 0;
+    const bool writes = (own && materialized.stored[static_cast<size_t>(id)]) || first_phase || copied;
+    if (!writes && needed.count(id) == 0) continue;
+    live.push_back(n);
+    if (!groups.is_fold_in(n, g))
+      for (Value o : node.inputs) needed.insert(views.of(o).base.id);
+  }
+  body.assign(live.rbegin(), live.rend());
+}
 
 Materialized materialize(const Graph& graph, const ViewMap& views, const Groups& groups, bool repeat_cheap) {
   return Materializer(graph, views, groups).run(repeat_cheap);

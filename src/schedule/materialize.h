@@ -17,6 +17,9 @@ struct Materialized {
   std::set<std::pair<int, int>> reads_copy;  // (value id, group): which read that
 };
 
+/// Takes out of group g's body what nothing that it stores, or reduces, needs.
+void drop_dead(const Graph& graph, const ViewMap& views, const Groups& groups, Materialized& materialized, int g);
+
 Materialized materialize(const Graph& graph, const ViewMap& views, const Groups& groups, bool repeat_cheap);
 
 }  // namespace ws

@@ -34,6 +34,7 @@ class LateRepeater {
   Group& group(int g) { return groups_.list[at(g)]; }
   const Group& group(int g) const { return groups_.list[at(g)]; }
   std::vector<int>& body(int g) { return materialized_.bodies[at(g)]; }
+  const std::vector<int>& body(int g) const { return materialized_.bodies[at(g)]; }
   Value base(Value v) const { return views_.of(v).base; }
   int64_t count(Value v) const { return graph_.type_of(v).shape.num_elements(); }
   bool stored(Value v) const { return materialized_.stored[at(v.id)]; }
@@ -94,7 +95,7 @@ class LateRepeater {
     const int64_t bytes = type.shape.num_elements() * static_cast<int64_t>(size_of(type.dtype));
     if (!stored(v) || outputs_.count(v.id) != 0 || bytes < kMinBytes) return;
     const std::vector<int> late = late_readers(v);
-    if (late.empty()) return;
+    if (late.empty()) return try_later(v);
     const int first = rank_[at(late[0])], end = std::min(first + kSearched, static_cast<int>(in_order_.size()));
     for (int r = std::max(0, first - kSearched); r < end; ++r)
       if (try_group(v, in_order_[at(r)], late)) return;
@@ -112,6 +113,34 @@ class LateRepeater {
     std::vector<int> late;
     for (size_t i = split; i < ranks.size(); ++i) late.push_back(in_order_[at(ranks[i])]);
     return late;
+  }
+
+  /// A kernel before all readers, or the first of them, that has the chain's inputs at hand stores the value instead of its maker.
+  void try_later(Value v) {
+    if (is_part(v)) return;
+    const std::vector<int> readers(readers_[at(v.id)].begin(), readers_[at(v.id)].end());
+    const int maker = groups_.available_in(graph_, views_, v), num_groups = static_cast<int>(in_order_.size());
+    int first = num_groups;
+    for (int g : readers) first = std::min(first, rank_[at(g)]);
+    for (int r = std::min(first, num_groups - 1); r > std::max(rank_[at(maker)], first - kSearched); --r) {
+      if (!reads_whole(v, in_order_[at(r)]) || !try_group(v, in_order_[at(r)], readers)) continue;
+      materialized_.stored[at(v.id)] = false;
+      return drop_dead(graph_, views_, groups_, materialized_, maker);
+    }
+  }
+  /// Its maker may write it right into the concatenation.
+  bool is_part(Value v) const {
+    const auto& readers = readers_[at(v.id)];
+    return std::any_of(readers.begin(), readers.end(), [&](int g) {
+      return std::any_of(body(g).begin(), body(g).end(), [&](int n) { return node(n).op->lowering == Lowering::kConcatenate; });
+    });
+  }
+  bool reads_whole(Value v, int g) const {
+    return std::all_of(body(g).begin(), body(g).end(), [&](int n) {
+      const auto& in = node(n).inputs;
+      return std::all_of(in.begin(), in.end(),
+                         [&](Value o) { return base(o) != v || (views_.is_whole(o) && !node(n).op->has(kSwapsPairs)); });
+    });
   }
 
   /// A kernel that has the chain's inputs at hand stores the value too.

@@ -6,6 +6,7 @@
 
 namespace ws {
 
+// Where all readers come later than another kernel that has what the value is made of, that one stores it instead of its maker.
 /// Adds to `materialized` (copies, reads_copy, bodies) and, for chains that no kernel near the late readers can take up, to `groups`.
 void repeat_late(const Graph& graph, const ViewMap& views, Groups& groups, Materialized& materialized);
 

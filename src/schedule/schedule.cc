@@ -119,13 +119,17 @@ class Lowerer {
     }
     return b;
   }
+  /// Of a value that its maker does not store, the copy is all there is.
+  std::string name_of_copy(Value base) const {
+    const bool is_second = materialized_.stored[at(base.id)];
+    return fmt::format("%{} {}", base.id, is_second ? "again" : node(graph_.producer_of(base)).op->name);
+  }
   /// Of the copy that group g makes of it.
   int copy_of(Value base, int g) {
     auto [it, fresh] = copies_.try_emplace({base.id, g}, -1);
     if (fresh) {
       const Type& t = graph_.type_of(base);
-      it->second =
-          add_buffer(ProgramBuffer::Role::kTemporary, t.dtype, t.shape.num_elements(), fmt::format("%{} again", base.id));
+      it->second = add_buffer(ProgramBuffer::Role::kTemporary, t.dtype, t.shape.num_elements(), name_of_copy(base));
       program_.buffers[at(it->second)].value = base;
     }
     return it->second;
