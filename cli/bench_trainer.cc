@@ -272,6 +272,7 @@ int bench_trainer(const BenchTrainerOptions& o) {
       fail("--models names mlp, encoder or both, not '{}'", models.back());
     at = comma + 1;
   }
+  if (!o.out.empty()) check_can_write(o.out);
   InterruptGuard guard;
   set_flag("cache", "0", "bench-trainer");  // the first call compiles
   std::string backend = cpu_backend().name();
@@ -297,9 +298,6 @@ int bench_trainer(const BenchTrainerOptions& o) {
             o.sizes.batch == 0 && o.sizes.width == 0 && o.sizes.blocks < 0 && o.sizes.seq == WorkloadOptions().seq);
   report["not_measured"] = {"a GPU", "bf16 (wholestep bench --dtype)", "other machines: the rates are of this one, as it was"};
   if (!o.out.empty()) {
-    std::filesystem::path parent = std::filesystem::path(o.out).parent_path();
-    std::error_code problem;
-    if (!parent.empty()) std::filesystem::create_directories(parent, problem);
     write_file(o.out, report.dump(1) + "\n");
     note("wrote {}", o.out);
   }

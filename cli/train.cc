@@ -38,7 +38,7 @@ struct TrainOptions {
   MeshOptions mesh;
   std::optional<double> epochs_given, minutes_given;
   double epochs = 0, minutes = 0;
-  bool resume = false, json = false;
+  bool resume = false, overwrite = false, json = false;
   uint64_t seed() const { return seed_given.value_or(0); }
 };
 
@@ -106,11 +106,8 @@ class Run {
 
   int train() {
     if (o_.resume) restore();
-    if (writes_files()) {
-      std::error_code problem;
-      std::filesystem::create_directories(o_.out, problem);
-      if (problem) fail("cannot write {}: {}", o_.out, problem.message());
-    }
+    std::optional<NewFolder> folder;  // until something is in it
+    if (writes_files()) folder.emplace(o_.out);
     InterruptGuard guard;
     double begin = now_seconds();
     int64_t first_step = first_step_ = step_;
@@ -166,7 +163,11 @@ class Run {
   void record(const Json& what) {
     if (!writes_files()) return;
     std::string path = o_.out + "/metrics.jsonl";
-    if (!metrics_) o_.resume ? metrics_.emplace(path, first_step_) : metrics_.emplace(path);
+    if (!metrics_) {
+      if (o_.overwrite)
+        std::filesystem::remove_all(o_.out + "/checkpoint");  // or an early end would leave it beside these records
+      o_.resume ? metrics_.emplace(path, first_step_) : metrics_.emplace(path);
+    }
     metrics_->write(what);
   }
 
@@ -295,6 +296,8 @@ void check_options(TrainOptions& o) {
   };
   o.epochs = positive(o.epochs_given, "--epochs"), o.minutes = positive(o.minutes_given, "--minutes");
   if (o.steps > 0 && o.epochs > 0) fail("give --steps or --epochs, not both");
+  if (o.resume && o.overwrite) fail("give --resume or --overwrite, not both");
+  if (o.overwrite && o.out.empty()) fail("--overwrite needs --out DIR, the run to replace");
   if (o.resume && o.out.empty()) fail("--resume needs --out DIR, the run to continue");
   if (o.minutes > 0 && o.steps == 0 && o.epochs == 0 && !o.schedule.empty())
     fail("--schedule needs --steps or --epochs: it spans the whole run");
@@ -331,8 +334,17 @@ Corpus open_corpus(const TrainOptions& o, const Json& config) {
   return open_text(o.data, Vocabulary::restore(kind, symbols), o.seq);
 }
 
+// The first rank's to say: it may have begun to write by the time that another looks.
+void refuse_to_replace_a_run(const TrainOptions& o) {
+  if (o.resume || o.overwrite || o.out.empty() || distributed::rank() != 0) return;
+  const bool saved = std::filesystem::exists(o.out + "/checkpoint"), begun = std::filesystem::exists(o.out + "/metrics.jsonl");
+  if (saved || begun)
+    fail("{} holds a run: {}give another --out, or replace it by --overwrite", o.out, saved ? "continue it by --resume, " : "");
+}
+
 int train(TrainOptions o) {
   check_options(o);
+  refuse_to_replace_a_run(o);
   Json config;
   if (o.resume) {
     config = load_checkpoint_config(find_checkpoint(o.out));
@@ -401,6 +413,7 @@ void add_train(CLI::App& app, Action& action) {
   add_memory_budget(command, o->memory_budget);
   command->add_option("--out", o->out, "folder for metrics.jsonl and the checkpoint");
   command->add_flag("--resume", o->resume, "continue the run in --out");
+  command->add_flag("--overwrite", o->overwrite, "replace the run in --out, which is refused otherwise");
   add_mesh(command, o->mesh);
   add_json_option(command, o->json);
   command->callback([o, seed, command, &action] {

@@ -21,9 +21,6 @@ struct Options {
 };
 
 void save(const std::string& folder, const Climb& climb, const Json& report) {
-  std::error_code problem;
-  std::filesystem::create_directories(folder, problem);
-  if (problem) fail("cannot write {}: {}", folder, problem.message());
   write_file(folder + "/ladder.json", report.dump(1) + "\n");
   write_file(folder + "/ladder.svg", report_chart(report));
   write_file(folder + "/ladder.html", report_page(report));
@@ -46,6 +43,7 @@ int ladder(Options o) {
   o.ladder.steps = o.steps;
   o.ladder.timing.rounds = o.rounds > 0 ? static_cast<int>(o.rounds) : is_quick ? 3 : 5;
   o.ladder.timing.seconds_per_turn = is_quick ? 0.3 : 1.0;
+  if (!o.ladder.out.empty()) check_can_write(o.ladder.out + "/ladder.json");
   Climb climb(o.ladder);
   Json report = climb.run();
   if (!o.ladder.out.empty()) save(o.ladder.out, climb, report);

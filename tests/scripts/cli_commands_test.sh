@@ -127,8 +127,8 @@ grep -q 'not measured' made/step.json || fail "bench-trainer claims a GPU"
 
 # inspect and ladder.
 "$WS" inspect --model tiny --show memory --map map.svg >inspect
-"$WS" inspect --model tiny --show cost --map map.html >inspect
-grep -q '^<svg' map.svg && grep -q '</html>' map.html || fail "inspect --map wrote no picture"
+"$WS" inspect --model tiny --show cost --map made/of/map.html >inspect
+grep -q '^<svg' map.svg && grep -q '</html>' made/of/map.html || fail "inspect --map wrote no picture"
 "$WS" inspect --model tiny --show predict --profile --json >inspect
 for key in prediction classification profile measured_seconds; do grep -q "\"$key\"" inspect || fail "inspect lacks $key: $(cat inspect)"; done
 "$WS" inspect --model tiny --show all >inspect

@@ -87,10 +87,27 @@ refuses 1 "gpt learns texts" train --data numbers.csv --model gpt --out run
 refuses 1 "mlp learns samples" train --data short.txt --seq 2 --model mlp --out run
 refuses 1 "cannot read missing.npz" train --data missing.npz --out run
 refuses 1 "--loss must be mse or cross_entropy, not 'hinge'" train --data numbers.csv --loss hinge --out run
+printf '1e30,1e30\n2e30,-1e30\n' >huge.csv
+refuses 1 "training step 1: " train --data huge.csv --loss mse --out run/deep
+refuses 1 "the file must end in .svg or .html" inspect --model tiny --map run/map.png
+refuses 1 "cannot write numbers.csv: Not a directory" inspect --model tiny --map numbers.csv/map.svg
+refuses 1 "cannot write numbers.csv: Not a directory" bench-trainer --out numbers.csv/step.json
+refuses 1 "cannot read missing.ir" eval missing.ir --out run/y.safetensors
 [ ! -e run ] || { echo "a refused command left $(find run)"; bad=1; }
 
 "$WS" train --data numbers.csv --steps 2 --batch 2 --width 8 --out done_run >out 2>err || { echo "train on numbers.csv: $(cat err)"; bad=1; }
 printf '1,2\n3,4\n5,6\n' >longer.csv
+cp -r done_run same_run
+refuses 1 "done_run holds a run: continue it by --resume, give another --out, or replace it by --overwrite" train --data numbers.csv --out done_run
+refuses 1 "give --resume or --overwrite, not both" train --resume --overwrite --out done_run
+refuses 1 "--overwrite needs --out" train --data numbers.csv --overwrite
+diff -r done_run same_run || { echo "a refused run was touched"; bad=1; }
+refuses 1 "training step 1: " train --data huge.csv --loss mse --out same_run --overwrite
+diff -r done_run same_run || { echo "a run was replaced by one without a step"; bad=1; }
+"$WS" train --data numbers.csv --steps 1 --batch 2 --width 16 --out same_run --overwrite >out 2>err && [ "$(grep -c '"lr"' same_run/metrics.jsonl)" = 1 ] ||
+  { echo "train --overwrite: $(cat err)"; bad=1; }
+rm -r same_run/checkpoint
+refuses 1 "same_run holds a run: give another --out" train --data numbers.csv --out same_run
 refuses 1 "--batch 4 contradicts the run in done_run, which has 2" train --batch 4 --steps 4 --resume --out done_run
 refuses 1 "--width 16 contradicts the run in done_run, which has 8" train --width 16 --steps 4 --resume --out done_run
 refuses 1 "--seed 3 contradicts the run in done_run" train --seed 3 --steps 4 --resume --out done_run
