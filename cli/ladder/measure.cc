@@ -101,6 +101,7 @@ void add_ratio(Json& json, const std::vector<double>& ratios, const Timing& timi
   json["ratio"] = json_number(s.middle);
   json["ratio_low"] = json_number(s.low);
   json["ratio_high"] = json_number(s.high);
+  json["rounds"] = ratios.size();
   json["too_noisy"] = s.undecided() && s.high / s.low > kSteady;
   json["disturbed_rounds"] = timing.disturbed_rounds;
 }

@@ -123,6 +123,9 @@ for key in device versions protocol sessions ratio_of_medians wilcoxon a12 first
 done
 [ "$(grep -c '"parameters_and_state_bit_identical": true' made/step.json)" = 2 ] || fail "bench-trainer: $(cat made/step.json)"
 [ "$(grep -c '"relative_difference": 0.0' made/step.json)" = 4 ] || fail "bench-trainer's parity: $(cat made/step.json)"
+"$WS" bench-trainer --models mlp --width 16 --batch 4 --blocks 1 --sessions 1 --steps 4 --parity-steps 1 --out made/one.json >trainer 2>progress
+grep -q 'one session cannot tell' trainer && grep -q '"noisy": null' made/one.json && ! grep -q '"noisy": null' made/step.json ||
+  fail "bench-trainer of one session judges its noise: $(cat trainer)"
 grep -q 'not measured' made/step.json || fail "bench-trainer claims a GPU"
 
 # inspect and ladder.
