@@ -61,7 +61,7 @@ class ResidentMemory {
 /// The loop runs each op by itself: the same graph with one kernel a node, by the same rates.
 double predict_loop(Compiled& compiled, const Roofs& roofs) {
   Graph graph = parse(compiled.as_text());
-  Program program = schedule(graph, {.fuse = false, .num_threads = configured_threads(), .input_layouts = {}});
+  Program program = schedule(graph, {.fuse = false, .input_layouts = {}});
   return predict_time(program, plan_memory(program), roofs).seconds;
 }
 
