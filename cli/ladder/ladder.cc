@@ -89,7 +89,8 @@ void add_ladder(CLI::App& app, Action& action) {
   add_number(command, "--rounds", o->rounds, 1, 1000, "rounds of timing, the rungs in turn");
   add_number(command, "--seq", task.seq, 1, kMaxSeq, "tokens a sample");
   add_seed(command, task.seed, "of weights and windows");
-  add_memory_budget(command, o->ladder.memory_budget_bytes);
+  add_memory_budget(command, o->ladder.memory_budget_bytes,
+                    "of rung R4's control \"R4 budget\" alone; default what spares 30 % of the temporaries");
   command->add_option("--out", o->ladder.out, "folder for ladder.html, ladder.svg, ladder.json and the trained model");
   add_json_option(command, o->json);
   command->callback([o, &action] { action = [o] { return ladder(*o); }; });
