@@ -316,7 +316,7 @@ void set_defaults(TrainOptions& o, bool samples) {
   otherwise(o.blocks, transformer ? 4 : 2);
   if (!samples) otherwise(o.seq, 128), otherwise(o.vocab, "letters"), otherwise(o.loss, "cross_entropy");
   otherwise(o.optimizer.name, samples ? "adam" : "adamw");
-  otherwise(o.optimizer.lr, 1e-3);
+  otherwise(o.optimizer.lr, default_lr(o.optimizer.name, 1e-3));
   otherwise(o.optimizer.weight_decay, samples ? 0.01 : 1e-4);
   if (o.steps == 0 && o.epochs == 0) {
     if (o.minutes > 0)
@@ -392,9 +392,9 @@ void add_train(CLI::App& app, Action& action) {
   add_number(command, "--steps", o->steps, 1, kMaxSteps, "training steps, in all");
   command->add_option("--epochs", o->epochs_given, "passes over the data, in all");
   command->add_option("--minutes", o->minutes_given, "stop after that time");
-  command->add_option("--optimizer", o->optimizer.name, "sgd, momentum, nesterov, adam, adamw, rmsprop, adagrad");
+  command->add_option("--optimizer", o->optimizer.name, "sgd, momentum, nesterov, adam, adamw, muon, rmsprop, adagrad");
   command->add_option("--lr", o->optimizer.lr, "learning rate");
-  command->add_option("--weight-decay", o->optimizer.weight_decay, "of adamw");
+  command->add_option("--weight-decay", o->optimizer.weight_decay, "of adamw and muon");
   command->add_option("--clip", o->clip, "limit of the gradients' global norm");
   command->add_option("--schedule", o->schedule, "constant, step, cosine, warmup, warmup_cosine");
   command->add_option("--loss", o->loss, "mse or cross_entropy");

@@ -32,6 +32,11 @@ for model in mlp encoder gpt; do
   [ "$(field parity bit_identical)" = true ] || fail "parity of $model in bf16: $(cat parity)"
 done
 
+for model in mlp gpt; do
+  "$WS" parity --model $model --optimizer muon --clip 1 --schedule cosine --width 32 --blocks 2 --seq 16 --batch 4 --steps 4 --threads 2 --json >parity
+  [ "$(field parity bit_identical)" = true ] || fail "parity of $model by muon: $(cat parity)"
+done
+
 for precision in high bf16; do
   "$WS" parity --model gpt --matmul-precision $precision --width 32 --blocks 1 --seq 16 --batch 2 --steps 4 --threads 2 --json >parity 2>said
   [ "$(field parity bit_identical)" = true ] || fail "parity with --matmul-precision $precision: $(cat parity)"
@@ -62,6 +67,14 @@ cmp whole/checkpoint/optimizer.safetensors parts/checkpoint/optimizer.safetensor
 "$WS" train "${options[@]}" --matmul-precision high --steps 4 --out parted --json >train 2>progress
 "$WS" train "${options[@]}" --steps 8 --out parted --resume --json >train 2>progress
 [ "$(field train matmul_precision)" = high ] || fail "a resumed run forgets --matmul-precision: $(cat train)"
+"$WS" train "${options[@]}" --optimizer muon --steps 8 --out muon --json >train 2>progress
+grep -q '"lr":0.02' muon/metrics.jsonl || fail "muon's rate: $(cat muon/metrics.jsonl)"
+"$WS" train "${options[@]}" --optimizer muon --steps 4 --out muon_parts --json >train 2>progress
+"$WS" train "${options[@]}" --steps 8 --out muon_parts --resume --json >train 2>progress   # the optimizer is remembered
+for file in model optimizer; do
+  cmp muon/checkpoint/$file.safetensors muon_parts/checkpoint/$file.safetensors || fail "a resumed run by muon ends elsewhere"
+done
+grep -qa muon.momentum.blocks.0 muon/checkpoint/optimizer.safetensors || fail "muon keeps no momentum of matrices"
 "$WS" generate --checkpoint parted --prompt "in the " --tokens 5 >said
 "$WS" generate --checkpoint narrow --prompt "in the " --tokens 5 >said
 "$WS" generate --checkpoint whole --prompt "in the " --tokens 30 --seed 3 >said

@@ -38,6 +38,8 @@ refuses 1 "--threads must be a whole number from 0 to 1024" bench --model tiny -
 refuses 1 "not divisible by 8 heads" bench --model gpt --width 30 --batch 1 --seq 8
 refuses 1 "unknown optimizer 'sdg'" parity --model tiny --optimizer sdg
 refuses 1 "--steps must be at least 1, not 0" parity --model tiny --steps 0
+refuses 1 "learning rate 0 must be above 0" parity --model tiny --optimizer muon --lr 0 --steps 2
+refuses 1 "use AdamW, or leave shard_optimizer out" train --data short.txt --seq 2 --optimizer muon --shard-optimizer
 refuses 1 "clip_norm" parity --model tiny --clip 0 --steps 2
 refuses 1 "unknown schedule 'linear'" parity --model tiny --schedule linear --steps 2
 refuses 1 "short.txt is too short: it has 3 symbols, a window of block 8 needs 9" train --data short.txt --seq 8 --out run
