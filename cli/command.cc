@@ -43,6 +43,12 @@ void add_memory_budget(CLI::App* command, int64_t& bytes, const std::string& hel
       ->type_name("BYTES");
 }
 
+void refuse_empty_options(const CLI::App* command) {
+  for (const CLI::Option* option : command->get_options())
+    if (option->count() > 0 && option->get_items_expected_max() > 0 && option->as<std::string>().empty())
+      fail("{} is empty: give a value, or leave it out", option->get_name());
+}
+
 void add_seed(CLI::App* command, uint64_t& seed, const std::string& help) {
   auto parse = [&seed](const std::string& text) {
     auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), seed);

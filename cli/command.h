@@ -37,6 +37,8 @@ void add_number(CLI::App* command, const std::string& option, int64_t& value, in
 void add_memory_budget(
     CLI::App* command, int64_t& bytes,
     const std::string& help = "most memory that the compiled step may plan for; kernels run twice to keep to it");
+/// An Error for an option that was given as '', as an unset variable of a shell is: it would count as left out.
+void refuse_empty_options(const CLI::App* command);
 void add_seed(CLI::App* command, uint64_t& seed, const std::string& help);
 
 /// Largest sizes that the options accept.

@@ -51,6 +51,22 @@ void each_lasting_option(TrainOptions& o, F&& f) {
   f("batch", o.batch), f("seq", o.seq), f("width", o.width), f("blocks", o.blocks), f("seed", o.seed_given);
 }
 
+// One of them as a run recorded it.
+void read_option(const Json& options, const char* name, const std::string& where, std::string& value) {
+  value = json_get<std::string>(options, name, where);
+}
+void read_option(const Json& options, const char* name, const std::string& where, std::optional<double>& value) {
+  value = json_get<double>(options, name, where);
+}
+void read_option(const Json& options, const char* name, const std::string& where, std::optional<uint64_t>& value) {
+  if (!options[name].is_number_unsigned()) fail("{}: \"{}\" must be a whole number of at least 0", where, name);
+  value = options[name].get<uint64_t>();
+}
+void read_option(const Json& options, const char* name, const std::string& where, int64_t& value) {
+  value = json_get<int64_t>(options, name, where);
+  if (value < 1 || value > kMaxBatch) fail("{}: \"{}\" must be from 1 to {}, not {}", where, name, kMaxBatch, value);
+}
+
 bool is_given(const std::string& text) { return !text.empty(); }
 bool is_given(int64_t size) { return size != 0; }
 template <class T>
@@ -80,9 +96,9 @@ void continue_options(TrainOptions& o, const Json& recorded) {
     if (!recorded.contains(name)) return;
     if (is_given(value) && Json(inside(value)) != recorded[name])
       fail("--{} {} contradicts the run in {}, which has {}", name, Json(inside(value)).dump(), o.out, recorded[name].dump());
-    value = recorded[name].get<std::remove_cvref_t<decltype(inside(value))>>();
+    read_option(recorded, name, "config.json: options", value);
   });
-  if (o.data.empty()) o.data = recorded.value("data", "");
+  if (o.data.empty()) o.data = json_get_or<std::string>(recorded, "data", "", "config.json: options");
 }
 
 class Run {
@@ -164,8 +180,11 @@ class Run {
     if (!writes_files()) return;
     std::string path = o_.out + "/metrics.jsonl";
     if (!metrics_) {
-      if (o_.overwrite)
-        std::filesystem::remove_all(o_.out + "/checkpoint");  // or an early end would leave it beside these records
+      if (o_.overwrite) {  // an early end would leave the old checkpoint beside these records
+        std::error_code problem;
+        std::filesystem::remove_all(o_.out + "/checkpoint", problem);
+        if (problem) fail("cannot write {}: {}", o_.out, problem.message());
+      }
       o_.resume ? metrics_.emplace(path, first_step_) : metrics_.emplace(path);
     }
     metrics_->write(what);
@@ -245,8 +264,8 @@ class Run {
     step_ = json_get<int64_t>(state, "step", folder + "/state.json");
     if (json_at(state, "seed", folder + "/state.json") != Json(o_.seed()))
       fail("--seed {} contradicts the run in {}, which has {}", o_.seed(), o_.out, state["seed"].dump());
-    first_losses_ = state.value("first_losses", std::vector<double>{});
-    auto last = state.value("last_losses", std::vector<double>{});
+    first_losses_ = json_numbers(state, "first_losses", folder + "/state.json");
+    const std::vector<double> last = json_numbers(state, "last_losses", folder + "/state.json");
     last_losses_.assign(last.begin(), last.end());
     if (step_ >= total_) fail("--resume: the checkpoint is at step {} already, --steps is {}", step_, total_);
   }
@@ -330,14 +349,16 @@ Corpus open_corpus(const TrainOptions& o, const Json& config) {
   if (!o.resume) return open_text(o.data, o.vocab, o.seq);
   const Json& vocabulary = json_at(config, "vocabulary", "config.json");
   auto kind = json_get<std::string>(vocabulary, "kind", "config.json: vocabulary");
-  auto symbols = json_at(vocabulary, "symbols", "config.json").get<std::vector<std::string>>();
+  auto symbols = json_texts(vocabulary, "symbols", "config.json: vocabulary");
   return open_text(o.data, Vocabulary::restore(kind, symbols), o.seq);
 }
 
 // The first rank's to say: it may have begun to write by the time that another looks.
 void refuse_to_replace_a_run(const TrainOptions& o) {
   if (o.resume || o.overwrite || o.out.empty() || distributed::rank() != 0) return;
-  const bool saved = std::filesystem::exists(o.out + "/checkpoint"), begun = std::filesystem::exists(o.out + "/metrics.jsonl");
+  std::error_code ignored;  // what cannot be looked at is refused when it is made
+  const bool saved = std::filesystem::exists(o.out + "/checkpoint", ignored);
+  const bool begun = std::filesystem::exists(o.out + "/metrics.jsonl", ignored);
   if (saved || begun)
     fail("{} holds a run: {}give another --out, or replace it by --overwrite", o.out, saved ? "continue it by --resume, " : "");
 }
@@ -417,6 +438,7 @@ void add_train(CLI::App& app, Action& action) {
   add_mesh(command, o->mesh);
   add_json_option(command, o->json);
   command->callback([o, seed, command, &action] {
+    refuse_empty_options(command);
     if (command->count("--seed") > 0) o->seed_given = *seed;
     action = [o] { return on_ranks(o->mesh.ranks, [o] { return train(*o); }); };
   });

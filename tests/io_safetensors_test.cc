@@ -170,6 +170,8 @@ TEST(Files, FoldersAboveAreMadeAndAFailureLeavesNone) {
     EXPECT_TRUE(fs::is_directory(top + "/a/c/d"));
   }
   EXPECT_FALSE(fs::exists(top + "/a/c"));
+  EXPECT_THROW(write_file(top + "/x/y/../" + std::string(300, 'z'), "4"), Error);
+  EXPECT_FALSE(fs::exists(top + "/x"));
   {
     NewFolder filled(top + "/e/f");
     write_file(top + "/e/g", "");

@@ -83,7 +83,7 @@ MappedFile::~MappedFile() {
 
 NewFolder::NewFolder(const std::string& path) {
   std::error_code problem;
-  for (fs::path at = fs::path(path).lexically_normal(); !at.empty() && !fs::exists(at, problem); at = at.parent_path())
+  for (fs::path at = path; !at.empty() && !fs::exists(at, problem); at = at.parent_path())  // "a/../b" makes a as well
     if (at.has_filename()) made_.insert(made_.begin(), at);
   if (!path.empty()) fs::create_directories(path, problem);
   if (problem) {
@@ -155,7 +155,7 @@ void write_folder(const std::string& given_path, const std::function<void(const 
     }
   } remover{temporary};  // after the exchange it removes the old folder
   fill(temporary);
-  bool exists = fs::exists(path);
+  bool exists = fs::exists(path, problem);
   int failed = exists ? ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE)
                       : ::rename(temporary.c_str(), path.c_str());
   if (failed != 0 && exists && (errno == EINVAL || errno == ENOSYS)) {

@@ -95,6 +95,11 @@ refuses 1 "the file must end in .svg or .html" inspect --model tiny --map run/ma
 refuses 1 "cannot write numbers.csv: Not a directory" inspect --model tiny --map numbers.csv/map.svg
 refuses 1 "cannot write numbers.csv: Not a directory" bench-trainer --out numbers.csv/step.json
 refuses 1 "cannot read missing.ir" eval missing.ir --out run/y.safetensors
+long=$(printf 'x%.0s' $(seq 300))
+for option in --data --out --model --target; do refuses 1 "$option is empty: give a value, or leave it out" train --steps 1 $option ''; done
+refuses 1 "File name too long" train --data numbers.csv --steps 1 --out run/$long
+refuses 1 "holds no checkpoint" train --resume --out $long
+refuses 1 "holds no checkpoint" generate --checkpoint $long
 [ ! -e run ] || { echo "a refused command left $(find run)"; bad=1; }
 
 "$WS" train --data numbers.csv --steps 2 --batch 2 --width 8 --out done_run >out 2>err || { echo "train on numbers.csv: $(cat err)"; bad=1; }
@@ -118,6 +123,27 @@ refuses 1 "matmul precision 'tf32': known ones are highest, high and bf16" bench
 refuses 1 "--dtype must be fp32 or bf16" bench --model tiny --dtype fp16
 refuses 1 "longer.csv has 3 samples, the run in done_run has 2" train --data longer.csv --steps 4 --resume --out done_run
 refuses 1 "the checkpoint is at step 2 already" train --steps 2 --resume --out done_run
+
+# A checkpoint whose JSON was tampered with.
+"$WS" train --data short.txt --seq 2 --batch 1 --steps 1 --width 16 --blocks 1 --out text_run >out 2>err || { echo "train on a text: $(cat err)"; bad=1; }
+# tampered TEXT FILE SED-EXPRESSION ARGS...
+tampered() {
+  local text=$1 file=$2 expression=$3
+  shift 3
+  rm -rf mended && cp -r text_run mended && sed -i "$expression" mended/checkpoint/$file
+  refuses 1 "$text" "$@"
+}
+resume=(train --resume --steps 2 --out mended)
+tampered '"batch" must be a whole number, not 1e+300' config.json 's/"batch": 1/"batch": 1e300/' "${resume[@]}"
+tampered '"batch" must be from 1 to' config.json 's/"batch": 1/"batch": -1/' "${resume[@]}"
+tampered '"lr" must be a number, not string' config.json 's/"lr": 0.001/"lr": "high"/' "${resume[@]}"
+tampered '"optimizer" must be text, not null' config.json 's/"optimizer": "adamw"/"optimizer": null/' "${resume[@]}"
+tampered '"symbols" must be a list of texts' config.json 's/"symbols"/"signs": 1, "symbols": 3, "others"/' "${resume[@]}"
+tampered '"symbols" must be a list of texts' config.json 's/"symbols"/"symbols": 3, "others"/' generate --checkpoint mended
+tampered '"block" must be from 1 to' config.json 's/"block": 2/"block": -1/' generate --checkpoint mended
+tampered '"last_losses" must be a list of numbers' state.json 's/"last_losses"/"last_losses": true, "others"/' "${resume[@]}"
+echo '[]' >mended/checkpoint/config.json
+refuses 1 "config.json must hold an object, not array" "${resume[@]}"
 
 WHOLESTEP_DEBUG=9 "$WS" bench --model tiny >out 2>err
 [ $? = 1 ] && grep -qF "WHOLESTEP_DEBUG must be a whole number from 0 to 6, not '9'" err || { echo "WHOLESTEP_DEBUG=9: $(cat err)"; bad=1; }
