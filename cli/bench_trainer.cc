@@ -110,7 +110,9 @@ double median_of_ratios(const Rates& loop, const Rates& compiled) {
 
 /// Sessions of one mode that differ by more than this factor say that something else had the machine.
 constexpr double kQuiet = 1.3;
-bool is_noisy(const Json& measured) {
+/// null where one session cannot tell.
+Json is_noisy(const Json& measured) {
+  if (measured["loop"]["sessions"].size() < 2) return nullptr;
   for (const char* mode : {"loop", "compiled"})
     if (measured[mode]["max"].get<double>() > kQuiet * measured[mode]["min"].get<double>()) return true;
   return false;
@@ -207,13 +209,14 @@ Json claim(const std::string& text, const std::string& verdict, const std::strin
 const char* verdict(bool holds) { return holds ? "holds" : "does not hold"; }
 
 Json judge(const Json& models, int64_t parity_steps, bool published_sizes) {
-  bool close = true, fast = true, noisy = false;
+  bool close = true, fast = true, noisy = false, unknown = false;
   std::string differences, ratios;
   for (const Json& m : models) {
     const Json& largest = m["parity"]["largest_relative_difference"];
     close = close && largest.is_number() && largest.get<double>() <= kLargestDifference;
     double ratio = m["step"]["median_of_paired_ratios"].get<double>();
-    noisy = noisy || m["step"]["noisy"].get<bool>();
+    noisy = noisy || m["step"]["noisy"] == Json(true);
+    unknown = unknown || m["step"]["noisy"].is_null();
     fast = fast && ratio >= kCpuSpeedUp;
     differences += fmt::format("{}{} {}", differences.empty() ? "" : ", ", m["model"].get<std::string>(), largest.dump());
     ratios += fmt::format("{}{} {:.2f}", ratios.empty() ? "" : ", ", m["model"].get<std::string>(), ratio);
@@ -222,15 +225,16 @@ Json judge(const Json& models, int64_t parity_steps, bool published_sizes) {
   bool both = models.size() == 2;
   std::string missing = both ? "" : "; of one model only";
   if (!published_sizes) missing += "; at other sizes than the published ones";
+  std::string doubt = noisy     ? fmt::format("; sessions of one mode differ by more than a factor of {}", kQuiet)
+                      : unknown ? "; one session cannot tell how noisy the machine is: see --sessions"
+                                : "";
   return Json::array(
       {claim("the compiled loss is within 1e-4 of the loop's at steps 1, 10, 50 and 200 on both models",
              close && parity_steps < 200 ? "not measured in full" : verdict(close), "largest: " + differences + run + missing),
        claim("on a GPU the compiled step makes at least 3.0 times the steps of the loop", "not measured",
              "there is no GPU backend"),
-       claim(
-           "on a CPU the compiled step makes at least 1.5 times the steps of the loop",
-           noisy ? "too noisy for a verdict" : verdict(fast),
-           ratios + missing + (noisy ? fmt::format("; sessions of one mode differ by more than a factor of {}", kQuiet) : ""))});
+       claim("on a CPU the compiled step makes at least 1.5 times the steps of the loop",
+             noisy ? "too noisy for a verdict" : verdict(fast), ratios + missing + doubt)});
 }
 
 void print_report(const Json& report) {
@@ -243,7 +247,7 @@ void print_report(const Json& report) {
       bool step = std::strcmp(what, "step") == 0;
       table.add({m["model"], what, rate(m[what]["loop"]), rate(m[what]["compiled"]),
                  fmt::format("{:.2f}{}", m[what][step ? "median_of_paired_ratios" : "ratio_of_medians"].get<double>(),
-                             m[what]["noisy"].get<bool>() ? " (noisy)" : ""),
+                             m[what]["noisy"] == Json(true) ? " (noisy)" : ""),
                  step ? fmt::format("{:.3f} s ({:.3f} s)", m["first_call_s"]["compiled"].get<double>(),
                                     m["first_call_s"]["compile"].get<double>())
                       : ""});
@@ -272,6 +276,7 @@ int bench_trainer(const BenchTrainerOptions& o) {
       fail("--models names mlp, encoder or both, not '{}'", models.back());
     at = comma + 1;
   }
+  if (!o.out.empty()) check_can_write(o.out);
   InterruptGuard guard;
   set_flag("cache", "0", "bench-trainer");  // the first call compiles
   std::string backend = cpu_backend().name();
@@ -297,9 +302,6 @@ int bench_trainer(const BenchTrainerOptions& o) {
             o.sizes.batch == 0 && o.sizes.width == 0 && o.sizes.blocks < 0 && o.sizes.seq == WorkloadOptions().seq);
   report["not_measured"] = {"a GPU", "bf16 (wholestep bench --dtype)", "other machines: the rates are of this one, as it was"};
   if (!o.out.empty()) {
-    std::filesystem::path parent = std::filesystem::path(o.out).parent_path();
-    std::error_code problem;
-    if (!parent.empty()) std::filesystem::create_directories(parent, problem);
     write_file(o.out, report.dump(1) + "\n");
     note("wrote {}", o.out);
   }

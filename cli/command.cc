@@ -36,12 +36,17 @@ void add_number(CLI::App* command, const std::string& option, int64_t& value, in
   command->add_option_function<std::string>(option, parse, help)->type_name("INT");
 }
 
-void add_memory_budget(CLI::App* command, int64_t& bytes) {
+void add_memory_budget(CLI::App* command, int64_t& bytes, const std::string& help) {
   command
       ->add_option_function<std::string>(
-          "--memory-budget", [&bytes](const std::string& text) { bytes = parse_bytes(text, "--memory-budget"); },
-          "most memory that the compiled step may plan for; kernels run twice to keep to it")
+          "--memory-budget", [&bytes](const std::string& text) { bytes = parse_bytes(text, "--memory-budget"); }, help)
       ->type_name("BYTES");
+}
+
+void refuse_empty_options(const CLI::App* command) {
+  for (const CLI::Option* option : command->get_options())
+    if (option->count() > 0 && option->get_items_expected_max() > 0 && option->as<std::string>().empty())
+      fail("{} is empty: give a value, or leave it out", option->get_name());
 }
 
 void add_seed(CLI::App* command, uint64_t& seed, const std::string& help) {

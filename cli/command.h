@@ -34,7 +34,11 @@ void add_json_option(CLI::App* command, bool& json);
 /// An option that takes a whole number from `low` to `high`; anything else is an Error that names the option.
 void add_number(CLI::App* command, const std::string& option, int64_t& value, int64_t low, int64_t high, const std::string& help);
 /// --memory-budget: an amount such as 2GiB for a step's planned peak; 0 where it is not given.
-void add_memory_budget(CLI::App* command, int64_t& bytes);
+void add_memory_budget(
+    CLI::App* command, int64_t& bytes,
+    const std::string& help = "most memory that the compiled step may plan for; kernels run twice to keep to it");
+/// An Error for an option that was given as '', as an unset variable of a shell is: it would count as left out.
+void refuse_empty_options(const CLI::App* command);
 void add_seed(CLI::App* command, uint64_t& seed, const std::string& help);
 
 /// Largest sizes that the options accept.

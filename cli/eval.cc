@@ -109,6 +109,7 @@ std::vector<Tensor> run_reference(const Graph& graph, const std::vector<Tensor>&
 
 int eval(const EvalOptions& o) {
   if (o.backend != "cpu" && o.backend != "reference") fail("--backend must be cpu or reference, not '{}'", o.backend);
+  if (!o.out.empty()) check_can_write(o.out);
   MappedFile file(o.file);
   Graph graph = parse(file.text(), o.file);
   verify(graph);

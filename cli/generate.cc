@@ -50,9 +50,9 @@ int generate(const GenerateOptions& o) {
   Json config = load_checkpoint_config(folder);
   std::string where = folder + "/config.json";
   const Json& words = json_at(config, "vocabulary", where);
-  Vocabulary vocabulary = Vocabulary::restore(json_get<std::string>(words, "kind", where),
-                                              json_at(words, "symbols", where).get<std::vector<std::string>>());
+  Vocabulary vocabulary = Vocabulary::restore(json_get<std::string>(words, "kind", where), json_texts(words, "symbols", where));
   auto block = json_get<int64_t>(config, "block", where);
+  if (block < 1 || block > kMaxSeq) fail("{}: \"block\" must be from 1 to {}, not {}", where, kMaxSeq, block);
   auto model = model_from_json(json_at(config, "model", where), Key(0), where);
   load_checkpoint_model(folder, model_state(*model));
   model->eval();

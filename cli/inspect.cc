@@ -55,10 +55,13 @@ std::string code_text(const std::string& graph_text, int only) {
   return text;
 }
 
+void check_map(const std::string& file) {
+  if (!file.ends_with(".html") && !file.ends_with(".svg")) fail("--map {}: the file must end in .svg or .html", file);
+  check_can_write(file);
+}
+
 void write_map(const std::string& file, const MemoryAnalysis& memory, const std::string& model) {
-  const bool html = file.ends_with(".html");
-  if (!html && !file.ends_with(".svg")) fail("--map {}: the file must end in .svg or .html", file);
-  write_file(file, html ? memory.map_html("Memory of one training step: " + model) : memory.map_svg());
+  write_file(file, file.ends_with(".html") ? memory.map_html("Memory of one training step: " + model) : memory.map_svg());
 }
 
 Json summary(const std::string& model, int64_t parameters, const Compiled& step, const MemoryAnalysis& memory) {
@@ -84,6 +87,7 @@ int inspect(const InspectOptions& o) {
                                                   "predict", "kernels", "dtypes",  "code", "all"};
   if (std::find(kParts.begin(), kParts.end(), o.show) == kParts.end())
     fail("--show must be one of {}, not '{}'", fmt::join(kParts, ", "), o.show);
+  if (!o.map.empty()) check_map(o.map);
   Workload w = make_workload(o.workload);
   auto optimizer =
       make_optimizer({o.optimizer.empty() ? w.default_optimizer : o.optimizer}, w.default_lr, w.default_weight_decay);

@@ -36,7 +36,7 @@ int64_t batches_of(int64_t steps) {
 Run train(const ParityOptions& o, bool compile, int threads) {
   set_flag("threads", std::to_string(threads), "--threads");
   Workload w = make_workload(o.workload);
-  double lr = o.lr.value_or(w.default_lr);
+  double lr = o.lr.value_or(default_lr(o.optimizer, w.default_lr));
   auto optimizer = make_optimizer({o.optimizer.empty() ? w.default_optimizer : o.optimizer, lr}, lr, w.default_weight_decay);
   int64_t batches = batches_of(o.steps), epochs = o.steps / batches;
   Trainer trainer(*w.model, w.loss, *optimizer,
@@ -119,7 +119,7 @@ void add_parity(CLI::App& app, Action& action) {
   auto o = std::make_shared<ParityOptions>();
   CLI::App* command = add_command(app, "parity", "compares the compiled step with the loop, bit for bit");
   command->add_option("--model", o->workload.model, "mlp, encoder, gpt or tiny")->required();
-  command->add_option("--optimizer", o->optimizer, "sgd, momentum, nesterov, adam, adamw, rmsprop, adagrad");
+  command->add_option("--optimizer", o->optimizer, "sgd, momentum, nesterov, adam, adamw, muon, rmsprop, adagrad");
   command->add_option("--lr", o->lr, "learning rate");
   command->add_option("--clip", o->clip, "limit of the gradients' global norm");
   command->add_option("--decay", o->decay, "Trainer's weight decay");

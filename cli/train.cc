@@ -38,7 +38,7 @@ struct TrainOptions {
   MeshOptions mesh;
   std::optional<double> epochs_given, minutes_given;
   double epochs = 0, minutes = 0;
-  bool resume = false, json = false;
+  bool resume = false, overwrite = false, json = false;
   uint64_t seed() const { return seed_given.value_or(0); }
 };
 
@@ -49,6 +49,22 @@ void each_lasting_option(TrainOptions& o, F&& f) {
       f("dtype", o.dtype), f("matmul-precision", o.matmul_precision);
   f("optimizer", o.optimizer.name), f("lr", o.optimizer.lr), f("weight-decay", o.optimizer.weight_decay), f("clip", o.clip);
   f("batch", o.batch), f("seq", o.seq), f("width", o.width), f("blocks", o.blocks), f("seed", o.seed_given);
+}
+
+// One of them as a run recorded it.
+void read_option(const Json& options, const char* name, const std::string& where, std::string& value) {
+  value = json_get<std::string>(options, name, where);
+}
+void read_option(const Json& options, const char* name, const std::string& where, std::optional<double>& value) {
+  value = json_get<double>(options, name, where);
+}
+void read_option(const Json& options, const char* name, const std::string& where, std::optional<uint64_t>& value) {
+  if (!options[name].is_number_unsigned()) fail("{}: \"{}\" must be a whole number of at least 0", where, name);
+  value = options[name].get<uint64_t>();
+}
+void read_option(const Json& options, const char* name, const std::string& where, int64_t& value) {
+  value = json_get<int64_t>(options, name, where);
+  if (value < 1 || value > kMaxBatch) fail("{}: \"{}\" must be from 1 to {}, not {}", where, name, kMaxBatch, value);
 }
 
 bool is_given(const std::string& text) { return !text.empty(); }
@@ -80,9 +96,9 @@ void continue_options(TrainOptions& o, const Json& recorded) {
     if (!recorded.contains(name)) return;
     if (is_given(value) && Json(inside(value)) != recorded[name])
       fail("--{} {} contradicts the run in {}, which has {}", name, Json(inside(value)).dump(), o.out, recorded[name].dump());
-    value = recorded[name].get<std::remove_cvref_t<decltype(inside(value))>>();
+    read_option(recorded, name, "config.json: options", value);
   });
-  if (o.data.empty()) o.data = recorded.value("data", "");
+  if (o.data.empty()) o.data = json_get_or<std::string>(recorded, "data", "", "config.json: options");
 }
 
 class Run {
@@ -106,11 +122,8 @@ class Run {
 
   int train() {
     if (o_.resume) restore();
-    if (writes_files()) {
-      std::error_code problem;
-      std::filesystem::create_directories(o_.out, problem);
-      if (problem) fail("cannot write {}: {}", o_.out, problem.message());
-    }
+    std::optional<NewFolder> folder;  // until something is in it
+    if (writes_files()) folder.emplace(o_.out);
     InterruptGuard guard;
     double begin = now_seconds();
     int64_t first_step = first_step_ = step_;
@@ -166,7 +179,14 @@ class Run {
   void record(const Json& what) {
     if (!writes_files()) return;
     std::string path = o_.out + "/metrics.jsonl";
-    if (!metrics_) o_.resume ? metrics_.emplace(path, first_step_) : metrics_.emplace(path);
+    if (!metrics_) {
+      if (o_.overwrite) {  // an early end would leave the old checkpoint beside these records
+        std::error_code problem;
+        std::filesystem::remove_all(o_.out + "/checkpoint", problem);
+        if (problem) fail("cannot write {}: {}", o_.out, problem.message());
+      }
+      o_.resume ? metrics_.emplace(path, first_step_) : metrics_.emplace(path);
+    }
     metrics_->write(what);
   }
 
@@ -244,8 +264,8 @@ class Run {
     step_ = json_get<int64_t>(state, "step", folder + "/state.json");
     if (json_at(state, "seed", folder + "/state.json") != Json(o_.seed()))
       fail("--seed {} contradicts the run in {}, which has {}", o_.seed(), o_.out, state["seed"].dump());
-    first_losses_ = state.value("first_losses", std::vector<double>{});
-    auto last = state.value("last_losses", std::vector<double>{});
+    first_losses_ = json_numbers(state, "first_losses", folder + "/state.json");
+    const std::vector<double> last = json_numbers(state, "last_losses", folder + "/state.json");
     last_losses_.assign(last.begin(), last.end());
     if (step_ >= total_) fail("--resume: the checkpoint is at step {} already, --steps is {}", step_, total_);
   }
@@ -295,6 +315,8 @@ void check_options(TrainOptions& o) {
   };
   o.epochs = positive(o.epochs_given, "--epochs"), o.minutes = positive(o.minutes_given, "--minutes");
   if (o.steps > 0 && o.epochs > 0) fail("give --steps or --epochs, not both");
+  if (o.resume && o.overwrite) fail("give --resume or --overwrite, not both");
+  if (o.overwrite && o.out.empty()) fail("--overwrite needs --out DIR, the run to replace");
   if (o.resume && o.out.empty()) fail("--resume needs --out DIR, the run to continue");
   if (o.minutes > 0 && o.steps == 0 && o.epochs == 0 && !o.schedule.empty())
     fail("--schedule needs --steps or --epochs: it spans the whole run");
@@ -313,7 +335,7 @@ void set_defaults(TrainOptions& o, bool samples) {
   otherwise(o.blocks, transformer ? 4 : 2);
   if (!samples) otherwise(o.seq, 128), otherwise(o.vocab, "letters"), otherwise(o.loss, "cross_entropy");
   otherwise(o.optimizer.name, samples ? "adam" : "adamw");
-  otherwise(o.optimizer.lr, 1e-3);
+  otherwise(o.optimizer.lr, default_lr(o.optimizer.name, 1e-3));
   otherwise(o.optimizer.weight_decay, samples ? 0.01 : 1e-4);
   if (o.steps == 0 && o.epochs == 0) {
     if (o.minutes > 0)
@@ -327,12 +349,23 @@ Corpus open_corpus(const TrainOptions& o, const Json& config) {
   if (!o.resume) return open_text(o.data, o.vocab, o.seq);
   const Json& vocabulary = json_at(config, "vocabulary", "config.json");
   auto kind = json_get<std::string>(vocabulary, "kind", "config.json: vocabulary");
-  auto symbols = json_at(vocabulary, "symbols", "config.json").get<std::vector<std::string>>();
+  auto symbols = json_texts(vocabulary, "symbols", "config.json: vocabulary");
   return open_text(o.data, Vocabulary::restore(kind, symbols), o.seq);
+}
+
+// The first rank's to say: it may have begun to write by the time that another looks.
+void refuse_to_replace_a_run(const TrainOptions& o) {
+  if (o.resume || o.overwrite || o.out.empty() || distributed::rank() != 0) return;
+  std::error_code ignored;  // what cannot be looked at is refused when it is made
+  const bool saved = std::filesystem::exists(o.out + "/checkpoint", ignored);
+  const bool begun = std::filesystem::exists(o.out + "/metrics.jsonl", ignored);
+  if (saved || begun)
+    fail("{} holds a run: {}give another --out, or replace it by --overwrite", o.out, saved ? "continue it by --resume, " : "");
 }
 
 int train(TrainOptions o) {
   check_options(o);
+  refuse_to_replace_a_run(o);
   Json config;
   if (o.resume) {
     config = load_checkpoint_config(find_checkpoint(o.out));
@@ -380,9 +413,9 @@ void add_train(CLI::App& app, Action& action) {
   add_number(command, "--steps", o->steps, 1, kMaxSteps, "training steps, in all");
   command->add_option("--epochs", o->epochs_given, "passes over the data, in all");
   command->add_option("--minutes", o->minutes_given, "stop after that time");
-  command->add_option("--optimizer", o->optimizer.name, "sgd, momentum, nesterov, adam, adamw, rmsprop, adagrad");
+  command->add_option("--optimizer", o->optimizer.name, "sgd, momentum, nesterov, adam, adamw, muon, rmsprop, adagrad");
   command->add_option("--lr", o->optimizer.lr, "learning rate");
-  command->add_option("--weight-decay", o->optimizer.weight_decay, "of adamw");
+  command->add_option("--weight-decay", o->optimizer.weight_decay, "of adamw and muon");
   command->add_option("--clip", o->clip, "limit of the gradients' global norm");
   command->add_option("--schedule", o->schedule, "constant, step, cosine, warmup, warmup_cosine");
   command->add_option("--loss", o->loss, "mse or cross_entropy");
@@ -401,9 +434,11 @@ void add_train(CLI::App& app, Action& action) {
   add_memory_budget(command, o->memory_budget);
   command->add_option("--out", o->out, "folder for metrics.jsonl and the checkpoint");
   command->add_flag("--resume", o->resume, "continue the run in --out");
+  command->add_flag("--overwrite", o->overwrite, "replace the run in --out, which is refused otherwise");
   add_mesh(command, o->mesh);
   add_json_option(command, o->json);
   command->callback([o, seed, command, &action] {
+    refuse_empty_options(command);
     if (command->count("--seed") > 0) o->seed_given = *seed;
     action = [o] { return on_ranks(o->mesh.ranks, [o] { return train(*o); }); };
   });

@@ -123,8 +123,10 @@ Workload make_workload(const WorkloadOptions& o) {
   return w;
 }
 
+double default_lr(const std::string& optimizer, double otherwise) { return optimizer == "muon" ? MuonOptions().lr : otherwise; }
+
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& o, double default_lr, double default_weight_decay) {
-  double lr = o.lr.value_or(default_lr);
+  double lr = o.lr.value_or(ws::cli::default_lr(o.name, default_lr));
   if (!(lr >= 0)) fail("--lr must not be negative, it is {}", lr);
   if (o.weight_decay && !(*o.weight_decay >= 0)) fail("the weight decay must not be negative, it is {}", *o.weight_decay);
   if (o.name == "sgd") return std::make_unique<SGD>(SGDOptions{.lr = lr});
@@ -133,9 +135,15 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& o, double defa
   if (o.name == "adam") return std::make_unique<Adam>(AdamOptions{.lr = lr});
   if (o.name == "adamw")
     return std::make_unique<AdamW>(AdamWOptions{.lr = lr, .weight_decay = o.weight_decay.value_or(default_weight_decay)});
+  if (o.name == "muon") {
+    const MuonOptions standard;
+    const double decay = o.weight_decay.value_or(default_weight_decay);
+    const AdamWOptions rest{.lr = lr * (standard.rest.lr / standard.lr), .weight_decay = decay};
+    return std::make_unique<Muon>(MuonOptions{.lr = lr, .weight_decay = decay, .rest = rest});
+  }
   if (o.name == "rmsprop") return std::make_unique<RMSProp>(RMSPropOptions{.lr = lr});
   if (o.name == "adagrad") return std::make_unique<AdaGrad>(AdaGradOptions{.lr = lr});
-  fail("unknown optimizer '{}': known ones are sgd, momentum, nesterov, adam, adamw, rmsprop, adagrad", o.name);
+  fail("unknown optimizer '{}': known ones are sgd, momentum, nesterov, adam, adamw, muon, rmsprop, adagrad", o.name);
 }
 
 Schedule make_schedule(const std::string& name, double lr, int64_t steps, double epochs) {

@@ -50,10 +50,12 @@ void check_memory(int64_t blocks, int64_t width, int64_t rows, int64_t weights_p
 models::GptConfig book_gpt(int64_t vocab, int64_t width, int64_t blocks, int64_t max_len);
 
 struct OptimizerOptions {
-  std::string name;  // sgd momentum nesterov adam adamw rmsprop adagrad
+  std::string name;  // sgd momentum nesterov adam adamw muon rmsprop adagrad
   std::optional<double> lr = {}, weight_decay = {};
 };
-/// An Error lists the known names.
+/// The rate without --lr: Muon has one of its own, whatever suits the model otherwise.
+double default_lr(const std::string& optimizer, double otherwise);
+/// An Error lists the known names. A rate for Muon is that of its matrices; the rest's is kept in its usual proportion to it.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, double default_lr, double default_weight_decay);
 
 /// constant, step, cosine, warmup, warmup_cosine over `steps` steps and `epochs` epochs at peak rate lr; "" is none.

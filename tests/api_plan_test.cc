@@ -62,5 +62,28 @@ TEST(Plan, Bf16NeedsLittleMoreThanHalfOfTheTemporaries) {
             0.55);
 }
 
+// Not the caller's precisions: those that the step will be compiled with.
+TEST(Plan, IsOfTheStepsOwnPrecision) {
+  const auto model = models::mlp({64, 64, 64}, Key(0));
+  const auto make = [&](const JitOptions& options) {
+    return jit(
+        options, [&](const Tensor& x) { return grad(square(model(x)).sum(), model.parameters()).loss; }, model);
+  };
+  const Tensor inputs[] = {Tensor::ones({32, 64})};
+  const auto same = [](const MemoryAnalysis& a, const MemoryAnalysis& b) {
+    return a.temporary_bytes == b.temporary_bytes && a.derived_bytes == b.derived_bytes;
+  };
+  auto plain = make({.name = "plain"});
+  plain.prepare(inputs);
+  for (const JitOptions& options :
+       {JitOptions{.compute_dtype = DType::bf16}, JitOptions{.matmul_precision = MatmulPrecision::bf16}}) {
+    auto step = make(options);
+    const MemoryAnalysis planned = step.plan(inputs);
+    step.prepare(inputs);
+    EXPECT_TRUE(same(planned, step.memory_analysis()));
+    EXPECT_FALSE(same(planned, plain.memory_analysis()));
+  }
+}
+
 }  // namespace
 }  // namespace ws

@@ -3,6 +3,7 @@
 
 #include "support/flags.h"
 #include "support/log.h"
+#include "tensor/program_cache.h"
 #include "wholestep/jit.h"
 #include "wholestep/tensor.h"
 
@@ -35,6 +36,22 @@ TEST(Debug, EachLevelAddsToTheOneBelow) {
       EXPECT_EQ(notes.find(kSigns[sign]) != std::string::npos, sign <= level) << "level " << level << ": " << kSigns[sign] << "\n"
                                                                               << notes;
   }
+}
+
+// What a program is compiled with it keeps: guards, and that each kernel is looked at.
+TEST(Debug, ProgramsUnderChecksAreTheirOwn) {
+  const auto compiled_by = [](std::string_view flag, std::string_view value) {
+    const FlagScope scope(flag, value);
+    const int64_t before = num_programs_compiled();
+    auto f = jit({.name = "checked"}, [](const Tensor& x) { return exp(x) * 123.0; });
+    EXPECT_NEAR(f(Tensor::zeros({3})).to_vector<float>()[0], 123, 1e-4);
+    return num_programs_compiled() - before;
+  };
+  EXPECT_EQ(compiled_by("poison", "0"), 1);
+  EXPECT_EQ(compiled_by("poison", "0"), 0);
+  EXPECT_EQ(compiled_by("poison", "1"), 1);
+  EXPECT_EQ(compiled_by("verify", "3"), 1);
+  EXPECT_EQ(compiled_by("verify", "1"), 0);
 }
 
 }  // namespace

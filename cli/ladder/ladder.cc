@@ -21,9 +21,6 @@ struct Options {
 };
 
 void save(const std::string& folder, const Climb& climb, const Json& report) {
-  std::error_code problem;
-  std::filesystem::create_directories(folder, problem);
-  if (problem) fail("cannot write {}: {}", folder, problem.message());
   write_file(folder + "/ladder.json", report.dump(1) + "\n");
   write_file(folder + "/ladder.svg", report_chart(report));
   write_file(folder + "/ladder.html", report_page(report));
@@ -46,6 +43,7 @@ int ladder(Options o) {
   o.ladder.steps = o.steps;
   o.ladder.timing.rounds = o.rounds > 0 ? static_cast<int>(o.rounds) : is_quick ? 3 : 5;
   o.ladder.timing.seconds_per_turn = is_quick ? 0.3 : 1.0;
+  if (!o.ladder.out.empty()) check_can_write(o.ladder.out + "/ladder.json");
   Climb climb(o.ladder);
   Json report = climb.run();
   if (!o.ladder.out.empty()) save(o.ladder.out, climb, report);
@@ -91,7 +89,8 @@ void add_ladder(CLI::App& app, Action& action) {
   add_number(command, "--rounds", o->rounds, 1, 1000, "rounds of timing, the rungs in turn");
   add_number(command, "--seq", task.seq, 1, kMaxSeq, "tokens a sample");
   add_seed(command, task.seed, "of weights and windows");
-  add_memory_budget(command, o->ladder.memory_budget_bytes);
+  add_memory_budget(command, o->ladder.memory_budget_bytes,
+                    "of rung R4's control \"R4 budget\" alone; default what spares 30 % of the temporaries");
   command->add_option("--out", o->ladder.out, "folder for ladder.html, ladder.svg, ladder.json and the trained model");
   add_json_option(command, o->json);
   command->callback([o, &action] { action = [o] { return ladder(*o); }; });

@@ -61,7 +61,7 @@ class ResidentMemory {
 /// The loop runs each op by itself: the same graph with one kernel a node, by the same rates.
 double predict_loop(Compiled& compiled, const Roofs& roofs) {
   Graph graph = parse(compiled.as_text());
-  Program program = schedule(graph, {.fuse = false, .num_threads = configured_threads(), .input_layouts = {}});
+  Program program = schedule(graph, {.fuse = false, .input_layouts = {}});
   return predict_time(program, plan_memory(program), roofs).seconds;
 }
 
@@ -101,6 +101,7 @@ void add_ratio(Json& json, const std::vector<double>& ratios, const Timing& timi
   json["ratio"] = json_number(s.middle);
   json["ratio_low"] = json_number(s.low);
   json["ratio_high"] = json_number(s.high);
+  json["rounds"] = ratios.size();
   json["too_noisy"] = s.undecided() && s.high / s.low > kSteady;
   json["disturbed_rounds"] = timing.disturbed_rounds;
 }

@@ -173,6 +173,7 @@ std::string report_page(const Json& report) {
   page += section("Rungs", table({"rung", item + "/s", "predicted", "off by", "to R1", "GFLOP/s", "of roof", "planned MiB",
                                   "measured MiB", "wall"},
                                  rung_rows(report)));
+  for (const std::string& note : noise_notes(report)) page += "<p class=\"quiet\">" + escaped(note) + "</p>\n";
   std::string cards;
   for (const Json& rung : in_order(report))
     if (rung.contains("classification") || rung.contains("refused") || !rung.value("receipts", Json::array()).empty())

@@ -41,6 +41,19 @@ std::vector<Json> in_order(const Json& report) {
   return list;
 }
 
+std::vector<std::string> noise_notes(const Json& report) {
+  std::vector<std::string> notes;
+  bool one_round = false;
+  for (const Json& rung : in_order(report)) {
+    one_round |= value(rung, "rounds") == 1;
+    if (rung.value("too_noisy", false))
+      notes.push_back(fmt::format("{}: the machine is too noisy to tell it from R1: ratios {:.2f} to {:.2f}", text(rung, "rung"),
+                                  value(rung, "ratio_low"), value(rung, "ratio_high")));
+  }
+  if (one_round) notes.emplace_back("ratios are of one round, which cannot tell how noisy the machine is: see --rounds");
+  return notes;
+}
+
 std::string report_table(const Json& report) {
   std::string item = report.value("item", std::string("tokens"));
   Table table({"rung", item + "/s", "predicted", "off by", "to R1", "GFLOP/s", "of roof", "temporaries", "wall"});
@@ -58,10 +71,8 @@ std::string report_table(const Json& report) {
     for (const Json& receipt : rung.value("receipts", Json::array()))
       out += fmt::format("{}: {}\n", text(rung, "rung"), receipt.get<std::string>());
     if (rung.contains("refused")) out += fmt::format("{}: {}\n", text(rung, "rung"), text(rung, "refused"));
-    if (rung.value("too_noisy", false))
-      out += fmt::format("{}: the machine is too noisy to tell it from R1: ratios {:.2f} to {:.2f}\n", text(rung, "rung"),
-                         value(rung, "ratio_low"), value(rung, "ratio_high"));
   }
+  for (const std::string& note : noise_notes(report)) out += note + "\n";
   if (report.contains("cells")) {
     out += "\n";
     Table cells({"dtype", "batch", item + "/s", "temporaries", "wall"});

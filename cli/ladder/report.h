@@ -1,6 +1,7 @@
 // A climb's JSON as a table for the terminal, charts and one self-contained page.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "support/json.h"
 
@@ -19,5 +20,7 @@ std::string compare_reports(const Json& a, const Json& b, const std::string& nam
 
 /// Rungs and controls in the order in which they are shown: R0, R1, R2 naive, R2 leak, R2, R3 control, R3, ..
 std::vector<Json> in_order(const Json& report);
+/// What cannot be read off the ratios, in lines: rungs that the machine was too noisy for, and that one round cannot tell noise.
+std::vector<std::string> noise_notes(const Json& report);
 
 }  // namespace ws::cli

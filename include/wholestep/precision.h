@@ -14,21 +14,25 @@
 
 namespace ws {
 
-/// Sets the compute dtype of this thread's calls while it lives: bf16, or f32 (which also makes an exception inside a bf16 region).
-/// A compiled function called under another one compiles once more. Other dtypes are an Error.
-class ComputeDType {
+/// Sets one of this thread's precisions while it lives; the one of before comes back. A compiled function that is called under another
+/// one compiles once more.
+template <class Value>
+class PrecisionScope {
  public:
-  explicit ComputeDType(DType dtype);
-  ~ComputeDType();
-  ComputeDType(const ComputeDType&) = delete;
-  ComputeDType& operator=(const ComputeDType&) = delete;
+  explicit PrecisionScope(Value value);
+  ~PrecisionScope();
+  PrecisionScope(const PrecisionScope&) = delete;
+  PrecisionScope& operator=(const PrecisionScope&) = delete;
 
  private:
-  DType before_;
+  Value before_;
 };
 
+/// What this thread's calls compute in: bf16, or f32 (which also makes an exception inside a bf16 region). Other dtypes are an Error.
+using ComputeDType = PrecisionScope<DType>;
 /// What products compute in now: f32 unless a ComputeDType says otherwise.
 DType compute_dtype();
+
 /// How products of f32 operands are multiplied.
 enum class MatmulPrecision : uint8_t {
   highest,  ///< in fp32
@@ -39,20 +43,14 @@ std::string_view name_of(MatmulPrecision precision);
 /// highest, high or bf16; another word is an Error.
 MatmulPrecision matmul_precision_from_name(std::string_view name);
 
-/// Sets how this thread's matrix products and convolutions of f32 operands, and their gradients, are multiplied while it lives. Bf16
-/// operands are multiplied as they are, attention and optimizers in fp32 all the same. Compiled functions compile once more for it.
-class MatmulPrecisionScope {
- public:
-  explicit MatmulPrecisionScope(MatmulPrecision precision);
-  ~MatmulPrecisionScope();
-  MatmulPrecisionScope(const MatmulPrecisionScope&) = delete;
-  MatmulPrecisionScope& operator=(const MatmulPrecisionScope&) = delete;
-
- private:
-  MatmulPrecision before_;
-};
+/// How this thread's matrix products and convolutions of f32 operands, and their gradients, are multiplied. Bf16 operands are multiplied
+/// as they are, attention and optimizers in fp32 all the same.
+using MatmulPrecisionScope = PrecisionScope<MatmulPrecision>;
 /// How products are multiplied now: highest unless a MatmulPrecisionScope says otherwise.
 MatmulPrecision matmul_precision();
+
+extern template class PrecisionScope<DType>;
+extern template class PrecisionScope<MatmulPrecision>;
 
 /// How a layer hands its result on: f32 rounded to the compute dtype, everything else as it is.
 Tensor to_compute_dtype(const Tensor& x);

@@ -1,5 +1,7 @@
 #include "io/checkpoint.h"
 
+#include <algorithm>
+
 #include "io/file.h"
 #include "support/error.h"
 
@@ -8,7 +10,16 @@ namespace {
 
 Json read_json(const std::string& path) {
   MappedFile file(path);
-  return parse_json(file.text(), path);
+  Json json = parse_json(file.text(), path);
+  if (!json.is_object()) fail("{} must hold an object, not {}", path, json.is_null() ? "null" : json.type_name());
+  return json;
+}
+
+template <class T, class Is>
+std::vector<T> list_of(const Json& object, const std::string& key, const std::string& where, const char* what, Is&& is) {
+  const Json& list = json_at(object, key, where);
+  if (!list.is_array() || !std::all_of(list.begin(), list.end(), is)) fail("{}: \"{}\" must be a list of {}", where, key, what);
+  return list.get<std::vector<T>>();
 }
 
 }  // namespace
@@ -24,8 +35,9 @@ void save_checkpoint(const std::string& folder, const CheckpointContents& conten
 }
 
 std::string find_checkpoint(const std::string& folder) {
+  std::error_code ignored;  // what cannot be looked at holds nothing
   for (const std::string& place : {folder, folder + "/checkpoint"})
-    if (std::filesystem::exists(place + "/config.json")) return place;
+    if (std::filesystem::exists(place + "/config.json", ignored)) return place;
   fail("{} holds no checkpoint (config.json)", folder);
 }
 
@@ -47,6 +59,12 @@ void load_checkpoint_variables(const std::string& folder, const NamedVariables& 
     for (size_t i = 0; i < model.size(); ++i) Variable(model[i].second).set(before[i]);
     throw;
   }
+}
+std::vector<double> json_numbers(const Json& object, const std::string& key, const std::string& where) {
+  return list_of<double>(object, key, where, "numbers", [](const Json& x) { return x.is_number(); });
+}
+std::vector<std::string> json_texts(const Json& object, const std::string& key, const std::string& where) {
+  return list_of<std::string>(object, key, where, "texts", [](const Json& x) { return x.is_string(); });
 }
 NamedTensors load_checkpoint_history(const std::string& folder) { return load_tensors(folder + "/history.safetensors"); }
 

@@ -26,4 +26,8 @@ void load_checkpoint_optimizer(const std::string& folder, const NamedVariables& 
 void load_checkpoint_variables(const std::string& folder, const NamedVariables& model, const NamedVariables& optimizer);
 NamedTensors load_checkpoint_history(const std::string& folder);
 
+/// A list of a checkpoint's JSON; an Error names the list where it is none, or holds something else.
+std::vector<double> json_numbers(const Json& object, const std::string& key, const std::string& where);
+std::vector<std::string> json_texts(const Json& object, const std::string& key, const std::string& where);
+
 }  // namespace ws

@@ -81,7 +81,26 @@ MappedFile::~MappedFile() {
   if (size_ > 0) ::munmap(address_, size_);
 }
 
-AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(temporary_name(path_)) {
+NewFolder::NewFolder(const std::string& path) {
+  std::error_code problem;
+  for (fs::path at = path; !at.empty() && !fs::exists(at, problem); at = at.parent_path())  // "a/../b" makes a as well
+    if (at.has_filename()) made_.insert(made_.begin(), at);
+  if (!path.empty()) fs::create_directories(path, problem);
+  if (problem) {
+    remove_made();
+    fail("cannot write {}: {}", path, problem.message());
+  }
+}
+
+NewFolder::~NewFolder() { remove_made(); }
+
+void NewFolder::remove_made() {
+  std::error_code ignored;
+  for (; !made_.empty(); made_.pop_back()) fs::remove(made_.back(), ignored);  // leaves one that is not empty
+}
+
+AtomicFile::AtomicFile(std::string path)
+    : path_(std::move(path)), temporary_(temporary_name(path_)), folder_(fs::path(path_).parent_path().string()) {
   // A rename would replace a folder's or a device's entry by a file.
   if (std::error_code ignored; fs::exists(path_, ignored) && !fs::is_regular_file(path_, ignored))
     fail("cannot write {}: it is there already and not a file", path_);
@@ -108,6 +127,7 @@ void AtomicFile::commit() {
   if (::fsync(descriptor_) != 0) fail("cannot write {}: {}", path_, std::strerror(errno));
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot write {}: {}", path_, std::strerror(errno));
   ::close(std::exchange(descriptor_, -1));
+  folder_.keep();
   flush_folder_of(path_);
 }
 
@@ -116,6 +136,8 @@ void write_file(const std::string& path, std::string_view text) {
   file.write(text);
   file.commit();
 }
+
+void check_can_write(const std::string& path) { AtomicFile file(path); }
 
 void write_folder(const std::string& given_path, const std::function<void(const std::string&)>& fill) {
   fs::path normal = fs::path(given_path).lexically_normal();
@@ -133,7 +155,7 @@ void write_folder(const std::string& given_path, const std::function<void(const 
     }
   } remover{temporary};  // after the exchange it removes the old folder
   fill(temporary);
-  bool exists = fs::exists(path);
+  bool exists = fs::exists(path, problem);
   int failed = exists ? ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE)
                       : ::rename(temporary.c_str(), path.c_str());
   if (failed != 0 && exists && (errno == EINVAL || errno == ENOSYS)) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ws {
 
@@ -29,8 +30,23 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+/// A folder that is made, with those above it, where it is not there yet. Unless keep() is called, those made here go again where they
+/// are still empty: a failure leaves no trace. Throws ws::Error naming the folder.
+class NewFolder {
+ public:
+  explicit NewFolder(const std::string& path);
+  ~NewFolder();
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+  void keep() { made_.clear(); }
+
+ private:
+  void remove_made();
+  std::vector<std::filesystem::path> made_;  // the innermost last
+};
+
 /// Writes a file in pieces under a temporary name; commit() flushes it to disk and renames it. Without commit() nothing is left.
-/// Every failure is a ws::Error naming the file.
+/// Folders above it are made. Every failure is a ws::Error naming the file.
 class AtomicFile {
  public:
   explicit AtomicFile(std::string path);
@@ -43,10 +59,14 @@ class AtomicFile {
 
  private:
   std::string path_, temporary_;
+  NewFolder folder_;
   int descriptor_ = -1;
 };
 
 void write_file(const std::string& path, std::string_view text);
+
+/// An Error where `path` could not be written now; leaves nothing. For long work whose result goes there.
+void check_can_write(const std::string& path);
 
 /// Calls `fill(temporary folder)`, then puts the folder in place of `path` in one step; the old one is removed. If `fill` throws,
 /// nothing is left and `path` is as it was.

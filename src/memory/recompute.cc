@@ -23,10 +23,25 @@ std::vector<int> checkpoint_of_buffers(const Program& program, const Graph& grap
   return result;
 }
 
+/// By buffer: it becomes new state, and nothing else is made of it. Such values (random keys, running statistics) wait for all checks of
+/// the step, long after the block that sets them.
+std::vector<char> find_new_state(const Program& program) {
+  const auto is_state = [&](int b) { return program.buffers[at(b)].alias_of >= 0; };
+  std::vector<char> read(program.buffers.size(), 0), result(program.buffers.size(), 1);
+  for (const KernelCall& call : program.calls)
+    for (int b : call.reads) {
+      read[at(b)] = 1;
+      if (!std::all_of(call.writes.begin(), call.writes.end(), is_state)) result[at(b)] = 0;
+    }
+  for (size_t b = 0; b < result.size(); ++b) result[b] = is_state(static_cast<int>(b)) || (read[b] && result[b]);
+  return result;
+}
+
 /// Drops the gaps between the end of a checkpoint's forward pass and the backward pass. A gap that ends inside another checkpoint's
 /// forward pass (two blocks share a value) is no such gap.
 void drop_checkpoints(const Program& program, const Graph& graph, const Timeline& timeline, Drops& drops) {
   const std::vector<int> checkpoint = checkpoint_of_buffers(program, graph);
+  const std::vector<char> new_state = find_new_state(program);
   int highest = 0;
   for (int k : checkpoint) highest = std::max(highest, std::abs(k));
   std::vector<int> end(at(highest) + 1, -1);             // by checkpoint: the last call that writes in it or for it
@@ -35,7 +50,7 @@ void drop_checkpoints(const Program& program, const Graph& graph, const Timeline
   for (int c = 0; c < timeline.num_calls(); ++c)
     for (int b : program.calls[at(c)].writes) {
       const int k = std::abs(checkpoint[at(b)]);
-      if (k == 0 || std::exchange(met[at(program.buffers[at(b)].value.id)], 1)) continue;
+      if (k == 0 || new_state[at(b)] || std::exchange(met[at(program.buffers[at(b)].value.id)], 1)) continue;
       end[at(k)] = c;
       writes_for[at(c)] = k;
     }

@@ -24,7 +24,11 @@ class CheckedRun {
   const KernelCall& call_at(int call) const { return executable_.program().calls[static_cast<size_t>(call)]; }
   char* address(int buffer) const;
   RefArray read(int buffer) const;
-  const RefArray& value(Value v);
+  struct Known {
+    RefArray array;
+    bool stale = false;  // made from memory that has been given away
+  };
+  const Known& value(Value v);
   void find_lifetimes();
   void poison(int buffer) const;
   void check_guards(int call) const;
@@ -37,13 +41,13 @@ class CheckedRun {
   void* const* outputs_;
   char* arena_;
   std::vector<int> buffer_of_value_;  // by value id, -1: never in memory
-  std::vector<int> last_use_;         // by buffer: last call that touches its memory
+  std::vector<int> last_use_;         // by buffer: last call that reads or writes it
+  std::vector<int> last_touch_;       // by buffer: the same, or what took over its memory
   std::vector<int> last_write_;       // by buffer: the call that completes it
   std::vector<int> written_before_;   // buffers that hold their value by now, inputs included
   std::vector<int> nodes_here_;       // nodes of the kernel looked at
   int call_ = 0;                      // its index
-  bool stale_ = false;                // its reference would need memory that has been given away
-  std::map<int, RefArray> known_;     // by value id: what this kernel's reference has needed so far
+  std::map<int, Known> known_;        // by value id: what this kernel's reference has needed so far
   std::map<int, RefArray> expected_;  // by value id: first phases leave it for the second
 };
 

@@ -92,7 +92,6 @@ PlannedProgram Executable::plan(const Graph& graph, const ExecutableOptions& opt
   how.fuse = options.fuse && !flags().disabled("fuse");
   how.repeat_late = !flags().disabled("repeat_late");
   how.write_parts = !flags().disabled("write_parts");
-  how.num_threads = options.num_threads;
   how.input_layouts = options.input_layouts;
   PlannedProgram planned;
   planned.program = std::make_shared<Program>(schedule(graph, how));

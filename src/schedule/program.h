@@ -106,11 +106,10 @@ struct InputLayout {
   std::array<int64_t, kMaxRank> strides{};
 };
 
-/// Lowers and fuses. `workers` sizes GEMM workspaces. Throws InternalError for a graph that does not verify.
+/// Lowers and fuses. Throws InternalError for a graph that does not verify.
 struct ScheduleOptions {
   bool fuse = true;
   bool repeat_late = true, write_parts = true;  // where fuse is on: repeat_late.h, concatenations.h
-  int num_threads = 1;
   std::vector<InputLayout> input_layouts;
 };
 Program schedule(const Graph& graph, const ScheduleOptions& options);

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -65,6 +66,9 @@ void flush_trace() {
   if (!tracing()) return;
   Recorder& r = recorder();
   std::lock_guard lock(r.mutex);
+  std::error_code ignored;  // the file says what is wrong
+  if (auto folder = std::filesystem::path(flags().trace).parent_path(); !folder.empty())
+    std::filesystem::create_directories(folder, ignored);
   std::ofstream file(flags().trace, std::ios::binary);
   file << fmt::format(
       "{{\"traceEvents\":[\n"

@@ -131,9 +131,7 @@ CompiledEntry& Compiled::Impl::compile(std::span<const Tensor> inputs) {
   auto types = types_of(inputs);
   uint64_t changes = trainable_changes();
   auto trainable = trainable_flags();
-  ComputeDType precision(compute_dtype());
-  MatmulPrecisionScope products(matmul_precision());
-  TracedFunction traced = trace_function(function, state, types, options);
+  TracedFunction traced = trace(types);
   int num_threads = options.num_threads > 0 ? options.num_threads : configured_threads();
   std::string text = flags().check_trace ? print(traced.graph) : "";
   traced.graph = rank_part(traced);
@@ -152,6 +150,12 @@ CompiledEntry& Compiled::Impl::compile(std::span<const Tensor> inputs) {
   entries.push_back(std::move(entry));
   last = entries.back().get();
   return *last;
+}
+
+TracedFunction Compiled::Impl::trace(std::span<const Type> arguments) const {
+  const ComputeDType precision(compute_dtype());
+  const MatmulPrecisionScope products(matmul_precision());
+  return trace_function(function, state, arguments, options);
 }
 
 // Arguments are batches; state and captured tensors are whole.

@@ -79,6 +79,8 @@ struct Compiled::Impl {
   const Executable& last_executable() const;
   std::string summary(const Executable& executable) const;
   int threads() const;
+  /// The function on arguments of these types, under this object's precisions.
+  TracedFunction trace(std::span<const Type> arguments) const;
   /// What the step needs for arguments of these types, traced and planned anew; an Error where the function refuses them.
   PlannedProgram plan_for(std::span<const Type> arguments, int64_t budget_bytes) const;
   /// The types with another leading dim in the place of the first argument's.

@@ -42,7 +42,7 @@ std::vector<Type> Compiled::Impl::with_batch(std::vector<Type> arguments, int64_
 }
 
 PlannedProgram Compiled::Impl::plan_for(std::span<const Type> arguments, int64_t budget_bytes) const {
-  const TracedFunction traced = trace_function(function, state, arguments, options);
+  const TracedFunction traced = trace(arguments);
   return plan_traced(rank_part(traced), traced.kept_inputs(), threads(), budget_bytes);
 }
 

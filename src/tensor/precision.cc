@@ -8,11 +8,29 @@
 
 namespace ws {
 
-ComputeDType::ComputeDType(DType dtype) {
+namespace {
+
+DType& current(DType) { return context().compute_dtype; }
+MatmulPrecision& current(MatmulPrecision) { return context().matmul_precision; }
+
+void check(DType dtype) {
   if (dtype != DType::f32 && dtype != DType::bf16) fail("compute dtype: {} given, but it must be f32 or bf16", name_of(dtype));
-  before_ = std::exchange(context().compute_dtype, dtype);
 }
-ComputeDType::~ComputeDType() { context().compute_dtype = before_; }
+void check(MatmulPrecision) {}
+
+}  // namespace
+
+template <class Value>
+PrecisionScope<Value>::PrecisionScope(Value value) {
+  check(value);
+  before_ = std::exchange(current(value), value);
+}
+template <class Value>
+PrecisionScope<Value>::~PrecisionScope() {
+  current(before_) = before_;
+}
+template class PrecisionScope<DType>;
+template class PrecisionScope<MatmulPrecision>;
 
 DType compute_dtype() { return context().compute_dtype; }
 
@@ -26,9 +44,6 @@ MatmulPrecision matmul_precision_from_name(std::string_view name) {
   fail("matmul precision '{}': known ones are highest, high and bf16", name);
 }
 
-MatmulPrecisionScope::MatmulPrecisionScope(MatmulPrecision precision)
-    : before_(std::exchange(context().matmul_precision, precision)) {}
-MatmulPrecisionScope::~MatmulPrecisionScope() { context().matmul_precision = before_; }
 MatmulPrecision matmul_precision() { return context().matmul_precision; }
 
 Tensor to_compute_dtype(const Tensor& x) {

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "passes/pipeline.h"
+#include "runtime/checked_run.h"
 #include "support/error.h"
 #include "support/flags.h"
 #include "support/log.h"
@@ -84,9 +85,10 @@ std::shared_ptr<SharedProgram> find_or_compile(const Graph& traced, const std::v
                                                int64_t memory_budget_bytes, bool optimize) {
   ExecutableOptions options = executable_options(num_threads, memory_budget_bytes);
   options.fuse = options.fuse && optimize;
-  std::string key = fmt::format("threads {} budget {} optimize {} disabled {} kept {}\n", num_threads, memory_budget_bytes,
-                                optimize, fmt::join(flags().disable, ","), fmt::join(kept, "")) +
-                    print(traced);
+  std::string key =
+      fmt::format("threads {} budget {} optimize {} disabled {} poison {} checked {} kept {}\n", num_threads, memory_budget_bytes,
+                  optimize, fmt::join(flags().disable, ","), flags().poison, CheckedRun::wanted(), fmt::join(kept, "")) +
+      print(traced);
   Cache& c = cache();
   {
     std::lock_guard lock(c.mutex);

@@ -32,6 +32,11 @@ for model in mlp encoder gpt; do
   [ "$(field parity bit_identical)" = true ] || fail "parity of $model in bf16: $(cat parity)"
 done
 
+for model in mlp gpt; do
+  "$WS" parity --model $model --optimizer muon --clip 1 --schedule cosine --width 32 --blocks 2 --seq 16 --batch 4 --steps 4 --threads 2 --json >parity
+  [ "$(field parity bit_identical)" = true ] || fail "parity of $model by muon: $(cat parity)"
+done
+
 for precision in high bf16; do
   "$WS" parity --model gpt --matmul-precision $precision --width 32 --blocks 1 --seq 16 --batch 2 --steps 4 --threads 2 --json >parity 2>said
   [ "$(field parity bit_identical)" = true ] || fail "parity with --matmul-precision $precision: $(cat parity)"
@@ -62,6 +67,14 @@ cmp whole/checkpoint/optimizer.safetensors parts/checkpoint/optimizer.safetensor
 "$WS" train "${options[@]}" --matmul-precision high --steps 4 --out parted --json >train 2>progress
 "$WS" train "${options[@]}" --steps 8 --out parted --resume --json >train 2>progress
 [ "$(field train matmul_precision)" = high ] || fail "a resumed run forgets --matmul-precision: $(cat train)"
+"$WS" train "${options[@]}" --optimizer muon --steps 8 --out muon --json >train 2>progress
+grep -q '"lr":0.02' muon/metrics.jsonl || fail "muon's rate: $(cat muon/metrics.jsonl)"
+"$WS" train "${options[@]}" --optimizer muon --steps 4 --out muon_parts --json >train 2>progress
+"$WS" train "${options[@]}" --steps 8 --out muon_parts --resume --json >train 2>progress   # the optimizer is remembered
+for file in model optimizer; do
+  cmp muon/checkpoint/$file.safetensors muon_parts/checkpoint/$file.safetensors || fail "a resumed run by muon ends elsewhere"
+done
+grep -qa muon.momentum.blocks.0 muon/checkpoint/optimizer.safetensors || fail "muon keeps no momentum of matrices"
 "$WS" generate --checkpoint parted --prompt "in the " --tokens 5 >said
 "$WS" generate --checkpoint narrow --prompt "in the " --tokens 5 >said
 "$WS" generate --checkpoint whole --prompt "in the " --tokens 30 --seed 3 >said
@@ -123,12 +136,15 @@ for key in device versions protocol sessions ratio_of_medians wilcoxon a12 first
 done
 [ "$(grep -c '"parameters_and_state_bit_identical": true' made/step.json)" = 2 ] || fail "bench-trainer: $(cat made/step.json)"
 [ "$(grep -c '"relative_difference": 0.0' made/step.json)" = 4 ] || fail "bench-trainer's parity: $(cat made/step.json)"
+"$WS" bench-trainer --models mlp --width 16 --batch 4 --blocks 1 --sessions 1 --steps 4 --parity-steps 1 --out made/one.json >trainer 2>progress
+grep -q 'one session cannot tell' trainer && grep -q '"noisy": null' made/one.json && ! grep -q '"noisy": null' made/step.json ||
+  fail "bench-trainer of one session judges its noise: $(cat trainer)"
 grep -q 'not measured' made/step.json || fail "bench-trainer claims a GPU"
 
 # inspect and ladder.
 "$WS" inspect --model tiny --show memory --map map.svg >inspect
-"$WS" inspect --model tiny --show cost --map map.html >inspect
-grep -q '^<svg' map.svg && grep -q '</html>' map.html || fail "inspect --map wrote no picture"
+"$WS" inspect --model tiny --show cost --map made/of/map.html >inspect
+grep -q '^<svg' map.svg && grep -q '</html>' made/of/map.html || fail "inspect --map wrote no picture"
 "$WS" inspect --model tiny --show predict --profile --json >inspect
 for key in prediction classification profile measured_seconds; do grep -q "\"$key\"" inspect || fail "inspect lacks $key: $(cat inspect)"; done
 "$WS" inspect --model tiny --show all >inspect

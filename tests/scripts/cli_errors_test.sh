@@ -38,6 +38,8 @@ refuses 1 "--threads must be a whole number from 0 to 1024" bench --model tiny -
 refuses 1 "not divisible by 8 heads" bench --model gpt --width 30 --batch 1 --seq 8
 refuses 1 "unknown optimizer 'sdg'" parity --model tiny --optimizer sdg
 refuses 1 "--steps must be at least 1, not 0" parity --model tiny --steps 0
+refuses 1 "learning rate 0 must be above 0" parity --model tiny --optimizer muon --lr 0 --steps 2
+refuses 1 "use AdamW, or leave shard_optimizer out" train --data short.txt --seq 2 --optimizer muon --shard-optimizer
 refuses 1 "clip_norm" parity --model tiny --clip 0 --steps 2
 refuses 1 "unknown schedule 'linear'" parity --model tiny --schedule linear --steps 2
 refuses 1 "short.txt is too short: it has 3 symbols, a window of block 8 needs 9" train --data short.txt --seq 8 --out run
@@ -87,10 +89,32 @@ refuses 1 "gpt learns texts" train --data numbers.csv --model gpt --out run
 refuses 1 "mlp learns samples" train --data short.txt --seq 2 --model mlp --out run
 refuses 1 "cannot read missing.npz" train --data missing.npz --out run
 refuses 1 "--loss must be mse or cross_entropy, not 'hinge'" train --data numbers.csv --loss hinge --out run
+printf '1e30,1e30\n2e30,-1e30\n' >huge.csv
+refuses 1 "training step 1: " train --data huge.csv --loss mse --out run/deep
+refuses 1 "the file must end in .svg or .html" inspect --model tiny --map run/map.png
+refuses 1 "cannot write numbers.csv: Not a directory" inspect --model tiny --map numbers.csv/map.svg
+refuses 1 "cannot write numbers.csv: Not a directory" bench-trainer --out numbers.csv/step.json
+refuses 1 "cannot read missing.ir" eval missing.ir --out run/y.safetensors
+long=$(printf 'x%.0s' $(seq 300))
+for option in --data --out --model --target; do refuses 1 "$option is empty: give a value, or leave it out" train --steps 1 $option ''; done
+refuses 1 "File name too long" train --data numbers.csv --steps 1 --out run/$long
+refuses 1 "holds no checkpoint" train --resume --out $long
+refuses 1 "holds no checkpoint" generate --checkpoint $long
 [ ! -e run ] || { echo "a refused command left $(find run)"; bad=1; }
 
 "$WS" train --data numbers.csv --steps 2 --batch 2 --width 8 --out done_run >out 2>err || { echo "train on numbers.csv: $(cat err)"; bad=1; }
 printf '1,2\n3,4\n5,6\n' >longer.csv
+cp -r done_run same_run
+refuses 1 "done_run holds a run: continue it by --resume, give another --out, or replace it by --overwrite" train --data numbers.csv --out done_run
+refuses 1 "give --resume or --overwrite, not both" train --resume --overwrite --out done_run
+refuses 1 "--overwrite needs --out" train --data numbers.csv --overwrite
+diff -r done_run same_run || { echo "a refused run was touched"; bad=1; }
+refuses 1 "training step 1: " train --data huge.csv --loss mse --out same_run --overwrite
+diff -r done_run same_run || { echo "a run was replaced by one without a step"; bad=1; }
+"$WS" train --data numbers.csv --steps 1 --batch 2 --width 16 --out same_run --overwrite >out 2>err && [ "$(grep -c '"lr"' same_run/metrics.jsonl)" = 1 ] ||
+  { echo "train --overwrite: $(cat err)"; bad=1; }
+rm -r same_run/checkpoint
+refuses 1 "same_run holds a run: give another --out" train --data numbers.csv --out same_run
 refuses 1 "--batch 4 contradicts the run in done_run, which has 2" train --batch 4 --steps 4 --resume --out done_run
 refuses 1 "--width 16 contradicts the run in done_run, which has 8" train --width 16 --steps 4 --resume --out done_run
 refuses 1 "--seed 3 contradicts the run in done_run" train --seed 3 --steps 4 --resume --out done_run
@@ -99,6 +123,27 @@ refuses 1 "matmul precision 'tf32': known ones are highest, high and bf16" bench
 refuses 1 "--dtype must be fp32 or bf16" bench --model tiny --dtype fp16
 refuses 1 "longer.csv has 3 samples, the run in done_run has 2" train --data longer.csv --steps 4 --resume --out done_run
 refuses 1 "the checkpoint is at step 2 already" train --steps 2 --resume --out done_run
+
+# A checkpoint whose JSON was tampered with.
+"$WS" train --data short.txt --seq 2 --batch 1 --steps 1 --width 16 --blocks 1 --out text_run >out 2>err || { echo "train on a text: $(cat err)"; bad=1; }
+# tampered TEXT FILE SED-EXPRESSION ARGS...
+tampered() {
+  local text=$1 file=$2 expression=$3
+  shift 3
+  rm -rf mended && cp -r text_run mended && sed -i "$expression" mended/checkpoint/$file
+  refuses 1 "$text" "$@"
+}
+resume=(train --resume --steps 2 --out mended)
+tampered '"batch" must be a whole number, not 1e+300' config.json 's/"batch": 1/"batch": 1e300/' "${resume[@]}"
+tampered '"batch" must be from 1 to' config.json 's/"batch": 1/"batch": -1/' "${resume[@]}"
+tampered '"lr" must be a number, not string' config.json 's/"lr": 0.001/"lr": "high"/' "${resume[@]}"
+tampered '"optimizer" must be text, not null' config.json 's/"optimizer": "adamw"/"optimizer": null/' "${resume[@]}"
+tampered '"symbols" must be a list of texts' config.json 's/"symbols"/"signs": 1, "symbols": 3, "others"/' "${resume[@]}"
+tampered '"symbols" must be a list of texts' config.json 's/"symbols"/"symbols": 3, "others"/' generate --checkpoint mended
+tampered '"block" must be from 1 to' config.json 's/"block": 2/"block": -1/' generate --checkpoint mended
+tampered '"last_losses" must be a list of numbers' state.json 's/"last_losses"/"last_losses": true, "others"/' "${resume[@]}"
+echo '[]' >mended/checkpoint/config.json
+refuses 1 "config.json must hold an object, not array" "${resume[@]}"
 
 WHOLESTEP_DEBUG=9 "$WS" bench --model tiny >out 2>err
 [ $? = 1 ] && grep -qF "WHOLESTEP_DEBUG must be a whole number from 0 to 6, not '9'" err || { echo "WHOLESTEP_DEBUG=9: $(cat err)"; bad=1; }
