@@ -65,7 +65,7 @@ TEST(Trace, WritesEventsThatParse) {
 }
 
 TEST(Trace, UnwritableFileIsAnError) {
-  FlagScope scope("trace", "/nonexistent/folder/trace.json");
+  FlagScope scope("trace", "/dev/null/folder/trace.json");
   EXPECT_THROW(flush_trace(), Error);
 }
 

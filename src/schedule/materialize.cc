@@ -113,7 +113,7 @@ class Materializer {
     int group;
     std::set<int> nodes;
     std::vector<int64_t> cuts;
-    std::set<int> longer_lives;  // values that would have to stay in memory for it
+    std::set<int> longer_lives;  // values that would have to stay in memory for it: one for one is fair
   };
   std::vector<Plan> plan_repeat(int n) {
     if (groups_.of_node[static_cast<size_t>(n)] < 0 || !repeatable(node(n))) return {};
@@ -129,7 +129,7 @@ class Materializer {
       int expensive = 0;
       if (plan.nodes.size() > kMaxRepeatedInAll) return {};
       if (!expand(v, g, plan.nodes, plan.nodes.size() + kMaxRepeated, expensive, plan.longer_lives) ||
-          bytes_of(plan.longer_lives) > bytes_of(v))
+          plan.longer_lives.size() > 1)
         return {};
       for (int c : plan.nodes)
         if (!merge_cuts(plan.cuts, graph_.type_of(node(c).results[0]).shape, 1)) return {};
