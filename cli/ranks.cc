@@ -92,6 +92,7 @@ class JobFolder {
   words.push_back(std::filesystem::read_symlink("/proc/self/exe").string());
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   execvp(argv[0], argv.data());

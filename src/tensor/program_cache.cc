@@ -51,7 +51,7 @@ struct Prepared {
   DerivedState state;
   ExecutableOptions options;
 };
-Prepared prepare(const Graph& traced, const std::vector<bool>& kept, ExecutableOptions options) {
+Prepared prepare(const Graph& traced, const std::vector<bool>& kept, const ExecutableOptions& options) {
   Graph graph = run_pipeline(traced, pipeline_options()).graph;
   if (flags().disabled("derived")) return {{std::move(graph), {}}, options};
   DerivedState state = derive_state(graph, kept);

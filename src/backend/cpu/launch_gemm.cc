@@ -34,8 +34,7 @@ class Hole {
     for (int s = 0; s < layout_.scalars; ++s)
       args_[static_cast<size_t>(layout_.scalar(s))] = call.scalars[static_cast<size_t>(s)];
     row_multiples_.assign(static_cast<size_t>(k.rank), 1);
-    for (int d = k.rank - 3; d >= 0; --d)
-      row_multiples_[static_cast<size_t>(d)] = row_multiples_[static_cast<size_t>(d + 1)] * call.dims[static_cast<size_t>(d + 1)];
+    for (size_t d = row_multiples_.size(); d > 2; --d) row_multiples_[d - 3] = row_multiples_[d - 2] * call.dims[d - 2];
   }
 
   static void run(void* self, float* tile, int64_t ld, int64_t batch, int64_t m0, int64_t n0, int64_t mc, int64_t nc,
