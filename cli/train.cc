@@ -335,6 +335,9 @@ void set_defaults(TrainOptions& o, bool samples) {
   otherwise(o.blocks, transformer ? 4 : 2);
   if (!samples) otherwise(o.seq, 128), otherwise(o.vocab, "letters"), otherwise(o.loss, "cross_entropy");
   otherwise(o.optimizer.name, samples ? "adam" : "adamw");
+  const bool decays = o.optimizer.name == "adamw" || o.optimizer.name == "muon";
+  if (o.optimizer.weight_decay && !decays && !o.resume)
+    fail("--weight-decay is of adamw and muon; the optimizer {} has none", o.optimizer.name);
   otherwise(o.optimizer.lr, default_lr(o.optimizer.name, 1e-3));
   otherwise(o.optimizer.weight_decay, samples ? 0.01 : 1e-4);
   if (o.steps == 0 && o.epochs == 0) {

@@ -32,7 +32,7 @@ bench_row() {
 }
 
 measured() {
-  printf '`./run` (the quick ladder; %s, %s threads, %s):\n\n```\n' "$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -n 1)" \
+  printf '`./run` (the quick ladder, whose rungs [docs/ladder.md](docs/ladder.md) explains; %s, %s threads, %s):\n\n```\n' "$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -n 1)" \
     "$(nproc)" "$("$ws" bench --model tiny --steps 10 --json | grep -oE '"isa":"[^"]*"' | cut -d'"' -f4)"
   "$ws" ladder --preset quick 2>/dev/null | sed '1{/^$/d}'
   printf '```\n\nWhole training steps (`wholestep bench`; loop and compiled in fp32, compiled in bf16, in turn; medians, and of the ratios of the rounds):\n\n'

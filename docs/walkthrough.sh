@@ -28,7 +28,7 @@ cat <<TEXT
 
 This page is written by \`docs/walkthrough.sh\` from what the program really does, and a test compares the two. It follows one training step
 of a model with two layers: what a user writes, the graph that tracing records, what the passes leave, the kernels, their memory, and
-the machine code of one of them. \`wholestep inspect --model tiny\` and \`DUMP=dir\` show the same for any model.
+the machine code of one of them. \`wholestep inspect --model tiny\` and \`--dump DIR\` show the same for any model.
 
 ## 1. C++
 

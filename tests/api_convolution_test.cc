@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "api_util.h"
+#include "support/flags.h"
 
 namespace ws::testing {
 namespace {
@@ -189,6 +190,19 @@ TEST(Gradients, AgainstDifferences) {
   check_gradients("instance norm", {2, 3, 4, 6}, {layer<InstanceNorm>(6, 1e-5, true)});
   check_gradients("leaky relu", {30}, {layer<LeakyReLU>(0.2)});
   check_gradients("softplus", {30}, {layer<Softplus>()});
+}
+
+// The reference beside each kernel: sums that are zero but for rounding, and roundings inside a kernel, are no difference.
+TEST(Verify, ConvolutionsAndBatchNorms) {
+  const FlagScope verify("verify", "3");
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    Sequential model(Key(3), {layer<Conv2D>(2, 4, 3, ConvOptions{.padding = 1}), layer<BatchNorm>(4), layer<ReLU>(),
+                              layer<Conv2D>(4, 4, 3, ConvOptions{.padding = 1}), layer<BatchNorm>(4), layer<ReLU>(),
+                              layer<Flatten>(), layer<Linear>(4 * 8 * 8, 3)});
+    Trainer trainer(model, SoftmaxCrossEntropy(), AdamW({.lr = 0.01}), {.compile = true, .compute_dtype = dtype});
+    for (uint32_t step = 0; step < 3; ++step)
+      EXPECT_NO_THROW(trainer.train_step(random_floats({16, 8, 8, 2}, step), random_ints({16}, 3, step)));
+  }
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Dropout: its edges, its share, new masks each step, evaluation, and the same masks in both modes.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -176,6 +177,30 @@ TEST(Dropout, BlocksInCheckpointRunTwiceUnderClippingToo) {
     EXPECT_LT(repeated.arena_bytes, kept.arena_bytes) << clip;
     EXPECT_TRUE(plain == again) << clip;
   }
+}
+
+// A function of jit() looks at the mode again at each call, as the loop does.
+TEST(Dropout, CompiledFunctionsFollowTheMode) {
+  struct Net : Module {
+    Dropout drop{*this, "drop", 0.5};
+    explicit Net(Key key) : Module(key) {}
+    Tensor forward(const Tensor& x) const override { return drop(x); }
+  };
+  Net model{Key(0)};
+  auto f = jit(
+      {.announce_recompiles = false}, [&](const Tensor& x) { return model(x); }, model);
+  const Tensor x = Tensor::ones({64});
+  const auto zeros = [](const Tensor& y) {
+    const std::vector<float> values = y.to_vector<float>();
+    return std::count(values.begin(), values.end(), 0.0f);
+  };
+  for (int round = 0; round < 3; ++round) {
+    model.train();
+    EXPECT_GT(zeros(f(x)), 0) << round;
+    model.eval();
+    EXPECT_EQ(zeros(f(x)), 0) << round;
+  }
+  EXPECT_EQ(f.compile_count(), 2);
 }
 
 }  // namespace

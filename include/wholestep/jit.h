@@ -158,7 +158,7 @@ auto jit(JitOptions options, F function, const State&... state) {
 }
 
 /// A plain Tensor that the function captures becomes an input by its value at the first call: what is written into its memory is seen
-/// at each call, another tensor assigned to the C++ variable is not (CHECK_TRACE=1 names it). What changes belongs in a Variable.
+/// at each call, another tensor assigned to the C++ variable is not (--check-trace, WHOLESTEP_CHECK_TRACE=1, names it). What changes belongs in a Variable.
 /// `auto step = ws::jit([&](const Tensor& x, const Tensor& y) { ... return loss; }, model, optimizer);`
 /// The function takes Tensors and returns a Tensor, a vector of them, or a tuple of two. Called inside another jit function it
 /// becomes part of that one. Gradients of the loop do not reach through a compiled call: take them inside.

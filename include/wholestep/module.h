@@ -57,10 +57,11 @@ class Module : public Stateful {
   /// Parameters, then buffers.
   void collect_state(std::vector<Variable>& into) const override;
 
-  /// Training or evaluation mode of the whole tree (Dropout, BatchNorm). Starts in training mode.
+  /// Training or evaluation mode of the whole tree (Dropout, BatchNorm). Starts in training mode. A function of jit() has a program for
+  /// each mode that it asked for.
   void train(bool on = true);
   void eval() { train(false); }
-  bool training() const { return training_; }
+  bool training() const;
   /// Freezes (or thaws) every parameter of the tree: a frozen one gets no gradient and no update.
   void set_trainable(bool trainable);
 
@@ -84,7 +85,8 @@ class Module : public Stateful {
 
   std::string path_, scope_name_;
   Key key_;
-  bool training_ = true, is_container_ = false;
+  std::shared_ptr<bool> training_ = std::make_shared<bool>(true);
+  bool is_container_ = false;
   std::vector<std::string> names_;
   std::vector<std::pair<std::string, Variable>> parameters_;
   std::vector<Variable> buffers_;

@@ -171,8 +171,11 @@ Roofs measure_roofs(int num_threads) {
   Roofs roofs = measure_machine(num_threads);
   roofs.rates = measure_rates(roofs.threads);
   // Neighbours may have disturbed the probe of the peak: what a kernel has reached is possible.
-  for (const Roofs::Rate& rate : roofs.rates)
+  for (const Roofs::Rate& rate : roofs.rates) {
     if (rate.kind == "matmul") roofs.fp32_flops_per_s = std::max(roofs.fp32_flops_per_s, rate.flops_per_s);
+    if (rate.kind == "matmul bf16" && roofs.bf16_flops_per_s > 0)
+      roofs.bf16_flops_per_s = std::max(roofs.bf16_flops_per_s, rate.flops_per_s);
+  }
   return roofs;
 }
 

@@ -40,9 +40,17 @@ const char* word_of(Enum value, const Word<Enum> (&words)[N]) {
   return "?";
 }
 
+constexpr int64_t kMaxBlocks = 10'000;  // as the command line allows
+
 int64_t read_size(const Json& json, const char* key, int64_t otherwise, const std::string& where, int64_t least = 1) {
   auto value = json_get_or<int64_t>(json, key, otherwise, where);
   if (value < least) fail("{}: \"{}\" is {}, but must be at least {}", where, key, value, least);
+  return value;
+}
+
+int64_t read_blocks(const Json& json, const char* key, int64_t otherwise, const std::string& where) {
+  const int64_t value = read_size(json, key, otherwise, where, 0);
+  if (value > kMaxBlocks) fail("{}: \"{}\" is {}, but may be at most {}", where, key, value, kMaxBlocks);
   return value;
 }
 
@@ -85,7 +93,7 @@ models::GptConfig gpt_config_from_json(const Json& json, const std::string& wher
   c.vocab = read_size(json, "vocab_size", c.vocab, where);
   c.width = read_size(json, "num_hiddens", c.width, where);
   c.heads = read_size(json, "num_heads", c.heads, where);
-  c.blocks = read_size(json, "num_blks", c.blocks, where, 0);
+  c.blocks = read_blocks(json, "num_blks", c.blocks, where);
   c.max_len = read_size(json, "max_len", c.max_len, where);
   c.pos = read_word(json, "pos", kPositions, c.pos, where);
   c.norm = read_word(json, "norm", kNorms, c.norm, where);
@@ -123,7 +131,7 @@ models::TransformerEncoderConfig encoder_config_from_json(const Json& json, cons
   c.inputs = read_size(json, "inputs", c.inputs, where);
   c.width = read_size(json, "width", c.width, where);
   c.outputs = read_size(json, "outputs", c.outputs, where);
-  c.blocks = read_size(json, "blocks", c.blocks, where, 0);
+  c.blocks = read_blocks(json, "blocks", c.blocks, where);
   c.heads = read_size(json, "heads", c.heads, where);
   c.hidden = read_size(json, "hidden", c.hidden, where);
   c.max_len = read_size(json, "max_len", c.max_len, where);

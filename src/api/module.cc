@@ -7,6 +7,7 @@
 
 #include "api/rounding.h"
 #include "support/error.h"
+#include "tensor/mode.h"
 
 namespace ws {
 namespace {
@@ -131,8 +132,10 @@ void Module::collect_state(std::vector<Variable>& into) const {
   for (const Variable& b : buffers()) append_once(into, b);
 }
 
+bool Module::training() const { return read_mode(training_); }
+
 void Module::train(bool on) {
-  training_ = on;
+  set_mode(*training_, on);
   for (Module* child : children_) child->train(on);
 }
 

@@ -28,7 +28,13 @@ class CheckedRun {
     RefArray array;
     bool stale = false;  // made from memory that has been given away
   };
+  struct Expected {
+    RefArray array;
+    double largest_input = 0;  // of what it was made from
+  };
   const Known& value(Value v);
+  double largest_known() const;
+  bool rounds_inside(int call) const;
   void find_lifetimes();
   void poison(int buffer) const;
   void check_guards(int call) const;
@@ -48,7 +54,7 @@ class CheckedRun {
   std::vector<int> nodes_here_;       // nodes of the kernel looked at
   int call_ = 0;                      // its index
   std::map<int, Known> known_;        // by value id: what this kernel's reference has needed so far
-  std::map<int, RefArray> expected_;  // by value id: first phases leave it for the second
+  std::map<int, Expected> expected_;  // by value id: first phases leave it for the second
 };
 
 }  // namespace ws

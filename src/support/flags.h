@@ -14,7 +14,7 @@ namespace ws {
   INTEGER(debug, 0, 0, 6,                                                                                                      \
           "notes on stderr: 1 compiles, 2 size, cost and memory of each, 3 passes and rule hits, 4 kernels and plans, 5 time " \
           "of each kernel at each run, 6 generated code")                                                                      \
-  TEXT(dump, "folder that receives graphs, programs, plans and machine code of each compile")                                  \
+  TEXT(dump, "folder that receives graphs, programs and plans of each function's last compile")                                \
   LIST(disable, "passes and rewrite rules to leave out")                                                                       \
   INTEGER(verify, 0, 0, 3, "checks: 1 graphs and memory plans, 2 after every pass, 3 each kernel against the reference")       \
   TOGGLE(poison, false, "fill freed arena memory with NaN and guard the ends of buffers")                                      \

@@ -56,6 +56,8 @@ Json parse_json(std::string_view text, const std::string& name) {
     value = Json::parse(text, std::ref(checker));
   } catch (const nlohmann::json::parse_error& problem) {
     std::string what = problem.what();  // "[json.exception...] parse error at line 1, column 2: syntax error ..."
+    if (const size_t read = what.find("; last read: "); read != std::string::npos && what.size() > read + 80)
+      what = what.substr(0, read);  // it may be a picture
     size_t cut = what.find(": ", what.find("column"));
     fail_at(text, problem.byte > 0 ? problem.byte - 1 : 0, name, cut == std::string::npos ? what : what.substr(cut + 2));
   } catch (const nlohmann::json::exception& problem) {  // a number beyond double

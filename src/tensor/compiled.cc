@@ -88,10 +88,11 @@ CompiledEntry& Compiled::Impl::entry_for(std::span<const Tensor> inputs) {
     if (flags().check_trace) check_trace(*last);
     return *last;
   }
-  uint64_t changes = trainable_changes();
+  const uint64_t changes = trainable_changes(), switched = mode_changes();
   auto trainable = trainable_flags();
   for (auto& entry : entries) {
     if (entry->trainable == trainable) entry->trainable_seen = changes;
+    if (entry->modes_hold()) entry->modes_seen = switched;
     if (!entry->accepts(inputs, dtype, products)) continue;
     last = entry.get();
     if (flags().check_trace) check_trace(*last);
@@ -123,13 +124,14 @@ void Compiled::Impl::announce(std::span<const Tensor> inputs) const {
       if (flags_now[i] != last->trainable[i])
         changed = fmt::format("'{}' was {}", state[i].name(), flags_now[i] ? "made trainable" : "frozen");
   }
+  if (changed.empty() && !last->modes_hold()) changed = "the model went from training to evaluation, or back";
   note("{}: compiling once more: {}", options.name, changed);
 }
 
 CompiledEntry& Compiled::Impl::compile(std::span<const Tensor> inputs) {
   auto start = std::chrono::steady_clock::now();
   auto types = types_of(inputs);
-  uint64_t changes = trainable_changes();
+  const uint64_t changes = trainable_changes(), switched = mode_changes();
   auto trainable = trainable_flags();
   TracedFunction traced = trace(types);
   int num_threads = options.num_threads > 0 ? options.num_threads : configured_threads();
@@ -143,6 +145,7 @@ CompiledEntry& Compiled::Impl::compile(std::span<const Tensor> inputs) {
   entry->matmul_precision = matmul_precision();
   entry->trainable = std::move(trainable);
   entry->trainable_seen = changes;
+  entry->modes_seen = switched;
   entry->trace_text = std::move(text);
   compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   WS_LOG(1, "{}: compiled in {:.1f} ms", options.name, compile_seconds * 1e3);

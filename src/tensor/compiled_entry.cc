@@ -1,4 +1,6 @@
 // How a call of a compiled function feeds its program and takes the results.
+#include <algorithm>
+
 #include "support/error.h"
 #include "tensor/compiled_impl.h"
 #include "tensor/eager.h"
@@ -28,6 +30,7 @@ bool may_write_over(const Tensor& t, const Type& type) {
 CompiledEntry::CompiledEntry(TracedFunction traced, std::shared_ptr<SharedProgram> its_program, DerivedValues& values)
     : program(std::move(its_program)), sources(std::move(traced.sources)), updates(std::move(traced.updates)),
       results(std::move(traced.results)), leaks(std::move(traced.leaks)) {
+  modes = std::move(traced.modes);
   const Graph& graph = traced.graph;
   out.resize(graph.outputs().size());
   fresh.resize(out.size());
@@ -63,7 +66,11 @@ bool CompiledEntry::accepts(std::span<const Tensor> inputs, DType dtype, MatmulP
     const TensorImpl& x = *inputs[i].impl();
     if (x.dtype != arguments[i].dtype || !(x.shape == arguments[i].shape)) return false;
   }
-  return trainable_seen == trainable_changes();
+  return trainable_seen == trainable_changes() && modes_seen == mode_changes();
+}
+
+bool CompiledEntry::modes_hold() const {
+  return std::all_of(modes.begin(), modes.end(), [](const ModeRead& m) { return m.holds(); });
 }
 
 void CompiledEntry::bind_inputs(std::span<const Tensor> inputs) {

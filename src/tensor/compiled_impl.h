@@ -28,6 +28,8 @@ struct CompiledEntry {
   MatmulPrecision matmul_precision = MatmulPrecision::highest;
   std::vector<bool> trainable;  // of the state, when traced
   uint64_t trainable_seen = 0;
+  std::vector<ModeRead> modes;  // of the trace
+  uint64_t modes_seen = 0;
   std::shared_ptr<SharedProgram> program;
   std::vector<Tracer::Source> sources;
   std::vector<TracedFunction::Update> updates;
@@ -46,6 +48,7 @@ struct CompiledEntry {
 
   CompiledEntry(TracedFunction traced, std::shared_ptr<SharedProgram> its_program, DerivedValues& values);
   bool accepts(std::span<const Tensor> inputs, DType dtype, MatmulPrecision products) const;
+  bool modes_hold() const;
   void bind_inputs(std::span<const Tensor> inputs);
   void bind_outputs(std::vector<Tensor>& results_out);
   /// Slots and results take the new values.

@@ -162,6 +162,8 @@ TracedFunction trace_function(const Compiled::Function& function, const std::vec
 
   TracedFunction traced;
   traced.leaks = find_dtype_leaks(tracer.graph, {tracer.num_forward_nodes(), tracer.promoted(), tracer.rounded()});
+  traced.modes = std::move(tracer.modes);
+  std::erase_if(traced.modes, [](const ModeRead& m) { return !m.holds(); });  // set by the function itself
   Assembler assembler(tracer);
   const size_t first_state = arguments.size();  // raw inputs: arguments, state, then what was met on the way
   for (Change& c : changes) c.value = assembler.resolve(c.value);

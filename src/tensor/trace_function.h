@@ -27,6 +27,7 @@ struct TracedFunction {
   std::vector<Update> updates;  // the state that the function set
   std::vector<Origin> results;  // by result of the function
   std::vector<DTypeReport::Leak> leaks;
+  std::vector<ModeRead> modes;  // those under which the function calls these ops
 
   /// By graph input: a Variable's value, which this step leaves as it is or writes over. Its version tells of other writes.
   std::vector<bool> kept_inputs() const;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "tensor/mode.h"
 #include "tensor/tensor_impl.h"
 #include "tensor/variable.h"
 
@@ -54,6 +55,7 @@ class Tracer {
 
   Graph graph;
   std::vector<Source> sources;   // by graph input
+  std::vector<ModeRead> modes;   // that the function asked for, each once
   std::vector<int> checkpoints;  // by graph node; shorter than the graph where the last ones are in none
   int num_checkpoints = 0;       // entered so far: they are numbered from 1
   /// These are what the last checkpoint returns: kept.
