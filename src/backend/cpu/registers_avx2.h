@@ -29,7 +29,11 @@ struct Avx2Registers {
     return load(part);
   }
   static Reg broadcast(const float* p) { return _mm256_broadcast_ss(p); }
-  static Reg fma(Reg a, Reg b, Reg c) { return _mm256_fmadd_ps(a, b, c); }
+  /// Pinned to the form that adds in place: left to choose, g++ 12 rotates accumulators through all 16 registers and the stack.
+  static Reg fma(Reg a, Reg b, Reg c) {
+    __asm__("vfmadd231ps %2, %1, %0" : "+x"(c) : "x"(a), "x"(b));
+    return c;
+  }
   static Reg add(Reg a, Reg b) { return _mm256_add_ps(a, b); }
   static void store(float* p, Reg r) { _mm256_storeu_ps(p, r); }
   static void store_part(float* p, Reg r, int lanes) { _mm256_maskstore_ps(p, mask(lanes), r); }

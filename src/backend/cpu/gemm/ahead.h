@@ -1,5 +1,5 @@
 // What the kernels of one tile do on the side, in the shadow of their FMAs: copy the next panel of columns into place, and ask for the
-// memory of the next rows. Only panels that plain vector moves can copy: columns adjacent in memory, whole panels, no hole.
+// memory of the next rows. All kernels have a like share: lines that are asked for too fast wait for memory, and the FMAs with them. Only panels that plain vector moves can copy: columns adjacent in memory, whole panels, no hole.
 #pragma once
 #include <algorithm>
 
@@ -16,17 +16,31 @@ struct SideWork {
   int64_t step = 0, rows = 0;
   float* dst = nullptr;
   const typename V::Element* then = nullptr;  // first row of the panel after it: asked for when this one has been
-  // The next rows
+  // The packed panel to come, due when the strip ends
+  const char* panel = nullptr;
+  int64_t panel_lines = 0;
+  // The next rows, due when the tile ends
   Lookahead next_rows;
   int64_t next_rows_lines = 0;
+  int64_t strips = 1;  // of the tile, this one and those after it
+  int64_t lines_a_kernel = 0, panel_lines_a_kernel = 0, rows_a_kernel = 0;
 
+  /// A strip of so many kernels begins.
+  void begin_strip(int64_t kernels) {
+    lines_a_kernel = ceil_div(next_rows_lines, kernels * strips);
+    panel_lines_a_kernel = ceil_div(panel_lines, kernels);
+    rows_a_kernel = ceil_div(rows / V::kSteps, kernels);
+  }
   /// Gives a kernel its share.
   void share(MicroCall& call) {
     const int64_t slots = call.k / kMicroUnroll;
     call.next = &next_rows;
-    call.next_lines = std::min(next_rows_lines, slots);
+    call.next_lines = std::min({lines_a_kernel, next_rows_lines, slots});
     next_rows_lines -= call.next_lines;
-    call.copy_rows = std::min(rows / V::kSteps, slots);
+    call.panel_ahead = panel;
+    call.panel_lines = std::min({panel_lines_a_kernel, panel_lines, slots});
+    panel += call.panel_lines * 64, panel_lines -= call.panel_lines;
+    call.copy_rows = std::min({rows_a_kernel, rows / V::kSteps, slots});
     if (call.copy_rows == 0) return;
     constexpr int64_t kAheadRows = 48;  // thousands of cycles: the slowest memory has answered by then
     call.copy_ahead = reinterpret_cast<const char*>(rows > kAheadRows || then == nullptr ? src + kAheadRows * step : then);

@@ -9,6 +9,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "support/bf16.h"
@@ -59,6 +60,8 @@ struct MicroCall {
   int64_t ld_chain = 0;
   Lookahead* next = nullptr;  // `next_lines` of its lines are asked for on the way
   int64_t next_lines = 0;
+  const char* panel_ahead = nullptr;  // the packed panel to come: `panel_lines` of it are asked for
+  int64_t panel_lines = 0;
   const void* copy_src =
       nullptr;  // the next panel of columns (V::Element) is copied on the way: `copy_rows` rows of words, their
   int64_t copy_step = 0, copy_rows = 0;  // elements copy_step apart
@@ -71,43 +74,55 @@ using MicroKernel = void (*)(const MicroCall& call);
 
 template <class V, int MR, int NV>
 [[gnu::always_inline]] inline void start(typename V::Reg (&acc)[MR][NV], const MicroCall& call) {
+  const auto load = [&](auto chain, auto whole) __attribute__((always_inline)) {
 #pragma GCC unroll 16
-  for (int i = 0; i < MR; ++i)
+    for (int i = 0; i < MR; ++i) {
 #pragma GCC unroll 8
-    for (int v = 0; v < NV; ++v) acc[i][v] = V::zero();
-  if (call.chain == nullptr) return;
-#pragma GCC unroll 16
-  for (int i = 0; i < MR; ++i) {
-#pragma GCC unroll 8
-    for (int v = 0; v < NV; ++v) {
-      const float* from = call.chain + i * call.ld_chain + v * V::kLanes;
-      acc[i][v] = v + 1 < NV ? V::load(from) : V::load_part(from, call.last);
+      for (int v = 0; v < NV; ++v) {
+        const float* from = call.chain + i * call.ld_chain + v * V::kLanes;
+        acc[i][v] = !chain ? V::zero() : v + 1 < NV || whole ? V::load(from) : V::load_part(from, call.last);
+      }
     }
-  }
+  };
+  if (call.chain == nullptr)
+    load(std::false_type{}, std::true_type{});
+  else if (call.last == V::kLanes)
+    load(std::true_type{}, std::true_type{});
+  else
+    load(std::true_type{}, std::false_type{});
+}
+
+template <class V, int MR, int NV, class T>
+[[gnu::always_inline]] inline void put_tile(const typename V::Reg (&acc)[MR][NV], const MicroCall& call, T* to, int64_t ld) {
+  // What is asked here is asked once a tile, not once a vector.
+  const auto put = [&](auto add, auto whole) __attribute__((always_inline)) {
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; ++i) {
+#pragma GCC unroll 8
+      for (int v = 0; v < NV; ++v) {
+        const bool full = v + 1 < NV || whole;
+        typename V::Reg sum = acc[i][v];
+        if (add) {
+          const float* before = call.c + i * call.ldc + v * V::kLanes;
+          sum = V::add(full ? V::load(before) : V::load_part(before, call.last), sum);
+        }
+        full ? V::store(to + i * ld + v * V::kLanes, sum) : V::store_part(to + i * ld + v * V::kLanes, sum, call.last);
+      }
+    }
+  };
+  const bool whole = call.last == V::kLanes, add = call.how == Accumulate::kAdd;
+  if (add)
+    whole ? put(std::true_type{}, std::true_type{}) : put(std::true_type{}, std::false_type{});
+  else
+    whole ? put(std::false_type{}, std::true_type{}) : put(std::false_type{}, std::false_type{});
 }
 
 template <class V, int MR, int NV>
 [[gnu::always_inline]] inline void finish(const typename V::Reg (&acc)[MR][NV], const MicroCall& call) {
-  const bool whole = call.last == V::kLanes, add = call.how == Accumulate::kAdd;
-#pragma GCC unroll 16
-  for (int i = 0; i < MR; ++i) {
-#pragma GCC unroll 8
-    for (int v = 0; v < NV; ++v) {
-      const bool full = v + 1 < NV || whole;
-      typename V::Reg sum = acc[i][v];
-      if (add) {
-        const float* before = call.c + i * call.ldc + v * V::kLanes;
-        sum = V::add(full ? V::load(before) : V::load_part(before, call.last), sum);
-      }
-      const auto put = [&](auto* to) __attribute__((always_inline)) {
-        full ? V::store(to, sum) : V::store_part(to, sum, call.last);
-      };
-      if (call.rounded != nullptr)
-        put(call.rounded + i * call.ld_rounded + v * V::kLanes);
-      else
-        put(call.c + i * call.ldc + v * V::kLanes);
-    }
-  }
+  if (call.rounded != nullptr)
+    put_tile<V, MR, NV>(acc, call, call.rounded, call.ld_rounded);
+  else
+    put_tile<V, MR, NV>(acc, call, call.c, call.ldc);
 }
 
 /// Where a kernel stands in A. Rows are reached from every third one, so that base + stride * {0, 1, 2} does it in few registers.
@@ -166,51 +181,66 @@ void micro_kernel(const MicroCall& call) {
     a.advance();
     b += ldb;
   };
-  // Lines of C and of what comes next are asked for one by one on the way: all at once would hold up the loads of A and B.
+  int64_t k = call.k;
+  const auto steps = [&]() __attribute__((always_inline)) {
+    k -= kMicroUnroll;
+#pragma GCC unroll 8
+    for (int u = 0; u < kMicroUnroll; ++u) step();
+  };
+
+  // Side work: lines of C and of what comes next are asked for one by one on the way, since all at once would hold up the loads of A
+  // and B. A loop for each kind: one that asked which are left would cost more than the work.
   constexpr int kBytes = NV * V::kLanes * static_cast<int>(sizeof(float));
   const bool in_c = call.rounded == nullptr || call.how == Accumulate::kAdd;
   const int64_t ldc_bytes = in_c ? call.ldc * int64_t{sizeof(float)} : call.ld_rounded * int64_t{sizeof(Bf16)};
   const char* c_ahead = in_c ? reinterpret_cast<const char*>(call.c) : reinterpret_cast<const char*>(call.rounded);
-  const char* const c_last = c_ahead + (MR - 1) * ldc_bytes;
-  int64_t k = call.k, next_lines = call.next_lines;
-  const auto* copy_src = static_cast<const typename V::Element*>(call.copy_src);
-  const char* copy_ahead = call.copy_ahead;
-  float* copy_dst = call.copy_dst;
-  int64_t copy_rows = call.copy_rows;
-  int store_rows = 0, store_row = call.num_store_rows > 0 ? 0 : MR;
-  const char* store_at = call.store_rows[0].at;
-  for (; k >= kMicroUnroll; k -= kMicroUnroll) {
+  for (int i = 0; i < MR && k >= kMicroUnroll; ++i, c_ahead += ldc_bytes) {
     for (int at = 0; at < kBytes; at += 64) __builtin_prefetch(c_ahead + at, 1);
     __builtin_prefetch(c_ahead + kBytes - 1, 1);  // C need not start on a line
-    if (c_ahead != c_last) c_ahead += ldc_bytes;
-    if (next_lines > 0) --next_lines, call.next->ask();
-    if (store_row < MR) {
-      const StoreRows& rows = call.store_rows[store_rows];
-      __builtin_prefetch(store_at, 0, 2);
-      if (rows.bytes > 64) __builtin_prefetch(store_at + 64, 0, 2);
-      __builtin_prefetch(store_at + rows.bytes - 1, 0, 2);
-      store_at += rows.row_bytes;
-      if (++store_row == MR && ++store_rows < call.num_store_rows) store_row = 0, store_at = call.store_rows[store_rows].at;
+    steps();
+  }
+  for (int64_t lines = call.next_lines; lines > 0 && k >= kMicroUnroll; --lines) {
+    call.next->ask();
+    steps();
+  }
+  for (int row = 0; row < MR * call.num_store_rows && k >= kMicroUnroll; ++row) {
+    const StoreRows& rows = call.store_rows[row / MR];
+    const char* at = rows.at + row % MR * rows.row_bytes;
+    __builtin_prefetch(at, 0, 2);
+    if (rows.bytes > 64) __builtin_prefetch(at + 64, 0, 2);
+    __builtin_prefetch(at + rows.bytes - 1, 0, 2);
+    steps();
+  }
+  if constexpr (!kCopy && !kDirect) {
+    const char* panel_ahead = call.panel_ahead;
+    for (int64_t lines = call.panel_lines; lines > 0 && k >= kMicroUnroll; --lines, panel_ahead += 64) {
+      __builtin_prefetch(panel_ahead, 0, 2);
+      steps();
     }
-    if (kCopy && copy_rows > 0) {
-      --copy_rows;
+  }
+  if constexpr (kCopy) {
+    const auto* copy_src = static_cast<const typename V::Element*>(call.copy_src);
+    const char* copy_ahead = call.copy_ahead;
+    float* copy_dst = call.copy_dst;
+    const int64_t copy_step = call.copy_step;
+    for (int64_t rows = call.copy_rows; rows > 0; --rows) {
       constexpr int kRowBytes = V::kVectors * V::kLanes * static_cast<int>(sizeof(typename V::Element));
 #pragma GCC unroll 2
       for (int u = 0; u < V::kSteps; ++u) {
 #pragma GCC unroll 2
         for (int at = 0; at < kRowBytes; at += 64) __builtin_prefetch(copy_ahead + at, 0, 2);
         __builtin_prefetch(copy_ahead + kRowBytes - 1, 0, 2);
-        copy_ahead += call.copy_step * int64_t{sizeof(typename V::Element)};
+        copy_ahead += copy_step * int64_t{sizeof(typename V::Element)};
       }
 #pragma GCC unroll 4
       for (int v = 0; v < V::kVectors; ++v)
-        V::store(copy_dst + v * V::kLanes, V::load_lines(copy_src + v * V::kLanes, call.copy_step, V::kSteps));
-      copy_src += V::kSteps * call.copy_step;
+        V::store(copy_dst + v * V::kLanes, V::load_lines(copy_src + v * V::kLanes, copy_step, V::kSteps));
+      copy_src += V::kSteps * copy_step;
       copy_dst += V::kVectors * V::kLanes;
+      if (k >= kMicroUnroll) steps();
     }
-#pragma GCC unroll 8
-    for (int u = 0; u < kMicroUnroll; ++u) step();
   }
+  while (k >= kMicroUnroll) steps();
 #pragma GCC unroll 1
   for (; k > 0; --k) step();
   finish<V, MR, NV>(acc, call);

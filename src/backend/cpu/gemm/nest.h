@@ -6,6 +6,7 @@
 #include <new>
 
 #include "backend/cpu/gemm/ahead.h"
+#include "backend/cpu/gemm/cache_sizes.h"
 #include "backend/cpu/gemm/code.h"
 #include "backend/cpu/gemm/narrow.h"
 #include "backend/cpu/gemm/thin.h"
@@ -39,6 +40,7 @@ void columns_of_rows(const Strip& s, const RowBlock& a, const float* b, SideWork
   MicroCall call{};
   call.a_row = a.row_stride, call.a_col = a.depth_stride;
   call.last = static_cast<int>(s.columns - (vectors - 1) * V::kLanes);
+  side.begin_strip(panels.count * std::max<int64_t>(ceil_div(s.depth, V::kDepth), 1));
   for (int64_t p = 0; p == 0 || p < s.depth; p += V::kDepth) {
     const bool is_last = p + V::kDepth >= s.depth, continues = p > 0 || s.continues;
     call.k = is_last ? s.depth - p : V::kDepth;
@@ -111,6 +113,8 @@ class Nest {
     panels_can_be_copied_ = column_lines_.hole == nullptr && column_lines_.line_stride == 1 &&
                             size_of(column_lines_.dtype) == sizeof(typename V::Element);
     column_panels_ = ceil_div(plan.columns, kColumns);
+    constexpr int64_t kFarPanels = 3;  // times L2
+    panels_are_far_ = column_panels_ * kColumns * V::words(g.k) * int64_t{sizeof(float)} > kFarPanels * cache_sizes().l2_bytes;
     tiles_ = plan.row_blocks * plan.column_blocks;
   }
 
@@ -251,7 +255,9 @@ class Nest {
       SideWork<V> side;
       ask_for_rows(side, rows_after(t, k_block));
       for (int64_t panel = t.panel0; panel < t.panel1; ++panel) {
+        side.strips = t.panel1 - panel;
         if (is_shared_) {
+          ask_for_panel(side, t, k_block, panel);
           columns_of_rows<V>(strip_of(t, panel, k_block, lane), rows, shared_panel(k_block, panel), side);
           continue;
         }
@@ -282,6 +288,15 @@ class Nest {
     const int64_t unit = t.unit + 1;
     if (unit >= g_.batch * tiles_) return {};
     return {unit / tiles_, 0, part_begin(column_panels_, p_.column_blocks, unit % p_.column_blocks)};
+  }
+
+  /// Hardware has the next panel in time where L2 keeps a good part of them all.
+  void ask_for_panel(SideWork<V>& side, const Tile& t, int64_t k_block, int64_t panel) const {
+    if (!panels_are_far_) return;
+    const PanelId next = panel_after(t, {t.batch, k_block, panel});
+    if (next.batch < 0) return;
+    side.panel = reinterpret_cast<const char*>(shared_panel(next.k_block, next.panel));
+    side.panel_lines = V::words(depth_of(next.k_block)) * kColumns * int64_t{sizeof(float)} / 64;
   }
 
   void ask_for_rows(SideWork<V>& side, const RowsId& next) const {
@@ -346,7 +361,7 @@ class Nest {
   const GemmPlan& p_;
   char* base_;
   Workers& workers_;
-  bool is_shared_, panels_can_be_copied_;
+  bool is_shared_, panels_can_be_copied_, panels_are_far_;
   Lines row_lines_, column_lines_;
   int64_t column_panels_ = 0, tiles_ = 0;
 };
