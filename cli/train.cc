@@ -305,7 +305,7 @@ class Run {
 
 void check_options(TrainOptions& o) {
   if (o.mode != "loop" && o.mode != "compiled") fail("--mode must be loop or compiled, not '{}'", o.mode);
-  if (!o.dtype.empty()) compute_dtype_of(o.dtype);
+  if (!o.dtype.empty()) dtype_named(o.dtype);
   if (!o.matmul_precision.empty()) matmul_precision_of(o.matmul_precision);
   if (!o.loss.empty() && o.loss != "mse" && o.loss != "cross_entropy")
     fail("--loss must be mse or cross_entropy, not '{}'", o.loss);

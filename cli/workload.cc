@@ -156,16 +156,20 @@ Schedule make_schedule(const std::string& name, double lr, int64_t steps, double
   fail("unknown schedule '{}': known ones are constant, step, cosine, warmup, warmup_cosine", name);
 }
 
-DType compute_dtype_of(const std::string& word) {
+DType dtype_named(const std::string& word) {
   if (word == "fp32") return DType::f32;
-  if (word == "bf16") {
-    static bool said = false;
-    std::string isa = cpu_backend().name();
-    bool native = isa.find("bf16") != std::string::npos || isa.find("amx") != std::string::npos;
-    if (!native && !std::exchange(said, true)) note("bf16 emulated: storage saving only (this machine's products run in fp32)");
-    return DType::bf16;
-  }
+  if (word == "bf16") return DType::bf16;
   fail("--dtype must be fp32 or bf16, not '{}'", word);
+}
+
+DType compute_dtype_of(const std::string& word) {
+  const DType dtype = dtype_named(word);
+  static bool said = false;
+  const std::string isa = cpu_backend().name();
+  const bool native = isa.find("bf16") != std::string::npos || isa.find("amx") != std::string::npos;
+  if (dtype == DType::bf16 && !native && !std::exchange(said, true))
+    note("bf16 emulated: storage saving only (this machine's products run in fp32)");
+  return dtype;
 }
 
 void add_dtype_option(CLI::App* command, std::string& word) {

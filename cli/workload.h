@@ -61,7 +61,9 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, doubl
 /// constant, step, cosine, warmup, warmup_cosine over `steps` steps and `epochs` epochs at peak rate lr; "" is none.
 Schedule make_schedule(const std::string& name, double lr, int64_t steps, double epochs);
 
-/// fp32 or bf16, what products compute in; other words are an Error. Says once where this machine has no bf16 arithmetic.
+/// fp32 or bf16; other words are an Error.
+DType dtype_named(const std::string& word);
+/// The same, to compute in: says once where this machine has no bf16 arithmetic.
 DType compute_dtype_of(const std::string& word);
 /// --dtype of a command.
 void add_dtype_option(CLI::App* command, std::string& word);

@@ -92,12 +92,12 @@ TEST(Concatenations, AlongEveryAxis) {
 }
 
 TEST(Concatenations, AHoleOfAProductWritesIntoIt) {
-  const Result r = expect_same(R"(graph main(%x: f32[40, 24], %w: f32[24, 32], %z: f32[40, 16]) {
-    %p = matmul %x, %w {out_dtype = f32, transpose_a = false, transpose_b = false} : f32[40, 32]
-    %h = relu %p : f32[40, 32]
-    %n = neg %z : f32[40, 16]
-    %c = concatenate %n, %h, %n {axis = 1} : f32[40, 64]
-    %q = matmul %c, %c {out_dtype = f32, transpose_a = true, transpose_b = false} : f32[64, 64]
+  const Result r = expect_same(R"(graph main(%x: f32[512, 24], %w: f32[24, 64], %z: f32[512, 16]) {
+    %p = matmul %x, %w {out_dtype = f32, transpose_a = false, transpose_b = false} : f32[512, 64]
+    %h = relu %p : f32[512, 64]
+    %n = neg %z : f32[512, 16]
+    %c = concatenate %n, %h, %n {axis = 1} : f32[512, 96]
+    %q = matmul %c, %c {out_dtype = f32, transpose_a = true, transpose_b = false} : f32[96, 96]
     return %q "q"
   })");
   EXPECT_EQ(r.in_place, 1);

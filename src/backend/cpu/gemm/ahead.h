@@ -11,11 +11,12 @@ namespace {
 template <class V>
 struct SideWork {
   static constexpr int64_t kColumns = int64_t{V::kLanes} * V::kVectors;
-  // The panel being copied, due when the strip ends
-  const typename V::Element* src = nullptr;
+  // The panel being copied, due when the strip ends: elements of a type, `step` of them from one of k to the next
+  DType dtype = DType::f32;
+  const char* src = nullptr;
   int64_t step = 0, rows = 0;
   float* dst = nullptr;
-  const typename V::Element* then = nullptr;  // first row of the panel after it: asked for when this one has been
+  const char* then = nullptr;  // first row of the panel after it: asked for when this one has been
   // The packed panel to come, due when the strip ends
   const char* panel = nullptr;
   int64_t panel_lines = 0;
@@ -43,14 +44,22 @@ struct SideWork {
     call.copy_rows = std::min({rows_a_kernel, rows / V::kSteps, slots});
     if (call.copy_rows == 0) return;
     constexpr int64_t kAheadRows = 48;  // thousands of cycles: the slowest memory has answered by then
-    call.copy_ahead = reinterpret_cast<const char*>(rows > kAheadRows || then == nullptr ? src + kAheadRows * step : then);
+    const int64_t row_bytes = step * static_cast<int64_t>(size_of(dtype));
+    call.copy_ahead = rows > kAheadRows || then == nullptr ? src + kAheadRows * row_bytes : then;
     call.copy_src = src, call.copy_step = step, call.copy_dst = dst;
     const int64_t copied = call.copy_rows * V::kSteps;
-    rows -= copied, src += copied * step, dst += call.copy_rows * kColumns;
+    rows -= copied, src += copied * row_bytes, dst += call.copy_rows * kColumns;
   }
   void complete_copy() {
-    if (rows > 0) pack_adjacent_lines<V>(dst, kColumns, kColumns, rows, src, step);
+    if (rows > 0)
+      with_operand_type<V>(dtype, [&]<class S>(const S*) {
+        pack_adjacent_lines<V>(dst, kColumns, kColumns, rows, reinterpret_cast<const S*>(src), step);
+      });
     rows = 0;
+  }
+  /// What this kernel copies.
+  SideCopy copies(const MicroCall& call) const {
+    return call.copy_rows == 0 ? SideCopy::kNothing : dtype == DType::f32 ? SideCopy::kFloats : SideCopy::kBf16;
   }
 };
 

@@ -22,7 +22,6 @@ template <class Registers, class TilesOf>
 struct AmxWords : Registers {
   using typename Registers::Reg;
   using Tiles = TilesOf;
-  using Element = Bf16;
   static constexpr int kRows = 2 * kTileRows, kVectors = 2, kDepth = 256, kSteps = 2;
   static_assert(Registers::kLanes == kTileWords);
   static constexpr bool kRowsOnly = true, kOneChain = false;
@@ -106,7 +105,7 @@ struct Kernels<AmxWords<Registers, Tiles>> {
     return {{{amx_kernel<V, static_cast<int>(I) + 1, 1>, amx_kernel<V, static_cast<int>(I) + 1, 2>}...}};
   }
   static constexpr Table kernels = table(std::make_index_sequence<V::kRows>{});
-  static constexpr std::array<Table, 2> row_major = {kernels, kernels}, packed = row_major;
+  static constexpr std::array<Table, 3> row_major = {kernels, kernels, kernels}, packed = row_major;
 };
 
 }  // namespace

@@ -62,8 +62,7 @@ struct MicroCall {
   int64_t next_lines = 0;
   const char* panel_ahead = nullptr;  // the packed panel to come: `panel_lines` of it are asked for
   int64_t panel_lines = 0;
-  const void* copy_src =
-      nullptr;  // the next panel of columns (V::Element) is copied on the way: `copy_rows` rows of words, their
+  const void* copy_src = nullptr;        // the next panel of columns is copied on the way: `copy_rows` rows of words, their
   int64_t copy_step = 0, copy_rows = 0;  // elements copy_step apart
   float* copy_dst = nullptr;
   const char* copy_ahead = nullptr;     // what to ask for meanwhile, as far apart
@@ -151,8 +150,9 @@ struct RowsCursor {
   }
 };
 
-/// C[MR, NV vectors]. kDirect: b is the operand itself, any ldb, nothing valid after its last column; else a packed panel.
-template <class V, int MR, int NV, RowsAs kRows, bool kDirect, bool kCopy>
+/// C[MR, NV vectors]. kDirect: b is the operand itself, any ldb, nothing valid after its last column; else a packed panel. Copied: the
+/// element type of what is copied on the way, or void.
+template <class V, int MR, int NV, RowsAs kRows, bool kDirect, class Copied>
 void micro_kernel(const MicroCall& call) {
   using Reg = typename V::Reg;
   Reg acc[MR][NV];
@@ -211,26 +211,26 @@ void micro_kernel(const MicroCall& call) {
     __builtin_prefetch(at + rows.bytes - 1, 0, 2);
     steps();
   }
-  if constexpr (!kCopy && !kDirect) {
+  if constexpr (std::is_void_v<Copied> && !kDirect) {
     const char* panel_ahead = call.panel_ahead;
     for (int64_t lines = call.panel_lines; lines > 0 && k >= kMicroUnroll; --lines, panel_ahead += 64) {
       __builtin_prefetch(panel_ahead, 0, 2);
       steps();
     }
   }
-  if constexpr (kCopy) {
-    const auto* copy_src = static_cast<const typename V::Element*>(call.copy_src);
+  if constexpr (!std::is_void_v<Copied>) {
+    const auto* copy_src = static_cast<const Copied*>(call.copy_src);
     const char* copy_ahead = call.copy_ahead;
     float* copy_dst = call.copy_dst;
     const int64_t copy_step = call.copy_step;
     for (int64_t rows = call.copy_rows; rows > 0; --rows) {
-      constexpr int kRowBytes = V::kVectors * V::kLanes * static_cast<int>(sizeof(typename V::Element));
+      constexpr int kRowBytes = V::kVectors * V::kLanes * static_cast<int>(sizeof(Copied));
 #pragma GCC unroll 2
       for (int u = 0; u < V::kSteps; ++u) {
 #pragma GCC unroll 2
         for (int at = 0; at < kRowBytes; at += 64) __builtin_prefetch(copy_ahead + at, 0, 2);
         __builtin_prefetch(copy_ahead + kRowBytes - 1, 0, 2);
-        copy_ahead += copy_step * int64_t{sizeof(typename V::Element)};
+        copy_ahead += copy_step * int64_t{sizeof(Copied)};
       }
 #pragma GCC unroll 4
       for (int v = 0; v < V::kVectors; ++v)
@@ -253,33 +253,41 @@ constexpr int direct_vectors(int rows) {
   return fit > 8 ? 8 : fit;
 }
 
+/// What is copied on the side: the place of the kernels that do in a table.
+enum class SideCopy : uint8_t { kNothing, kFloats, kBf16 };
+
 /// Kernels by rows and vectors, both from 1.
 template <class V>
 struct Kernels {
   static constexpr int kMaxDirect = 8;
-  template <int MR, RowsAs kRows, bool kDirect, bool kCopy, int NV>
+  template <int MR, RowsAs kRows, bool kDirect, class Copied, int NV>
   static constexpr MicroKernel entry() {
     if constexpr (NV <= (kDirect ? direct_vectors<V>(MR) : V::kVectors))
-      return micro_kernel<V, MR, NV, kRows, kDirect, kCopy>;
+      return micro_kernel<V, MR, NV, kRows, kDirect, Copied>;
     else
       return nullptr;
   }
-  template <int MR, RowsAs kRows, bool kDirect, bool kCopy, size_t... NV>
+  template <int MR, RowsAs kRows, bool kDirect, class Copied, size_t... NV>
   static constexpr std::array<MicroKernel, sizeof...(NV)> by_vectors(std::index_sequence<NV...>) {
-    return {entry<MR, kRows, kDirect, kCopy, static_cast<int>(NV) + 1>()...};
+    return {entry<MR, kRows, kDirect, Copied, static_cast<int>(NV) + 1>()...};
   }
-  template <RowsAs kRows, bool kDirect, bool kCopy, size_t kMost, size_t... MR>
+  template <RowsAs kRows, bool kDirect, class Copied, size_t kMost, size_t... MR>
   static constexpr std::array<std::array<MicroKernel, kMost>, sizeof...(MR)> by_rows(std::index_sequence<MR...>) {
-    return {by_vectors<static_cast<int>(MR) + 1, kRows, kDirect, kCopy>(std::make_index_sequence<kMost>{})...};
+    return {by_vectors<static_cast<int>(MR) + 1, kRows, kDirect, Copied>(std::make_index_sequence<kMost>{})...};
   }
   using Heights = std::make_index_sequence<V::kRows>;
   using Table = std::array<std::array<MicroKernel, V::kVectors>, V::kRows>;
-  /// Without and with a copy on the side.
-  static constexpr std::array<Table, 2> packed = {by_rows<RowsAs::kPacked, false, false, V::kVectors>(Heights{}),
-                                                  by_rows<RowsAs::kPacked, false, true, V::kVectors>(Heights{})};
-  static constexpr std::array<Table, 2> row_major = {by_rows<RowsAs::kRowMajor, false, false, V::kVectors>(Heights{}),
-                                                     by_rows<RowsAs::kRowMajor, false, true, V::kVectors>(Heights{})};
-  static constexpr auto direct = by_rows<RowsAs::kStrided, true, false, kMaxDirect>(Heights{});
+  template <RowsAs kRows>
+  static constexpr std::array<Table, 3> by_copies() {
+    constexpr auto table = []<class Copied>(std::type_identity<Copied>) {
+      return by_rows<kRows, false, Copied, V::kVectors>(Heights{});
+    };
+    using Floats = std::conditional_t<V::kSteps == 1, float, void>;  // words of several elements are made of bf16
+    return {table(std::type_identity<void>{}), table(std::type_identity<Floats>{}), table(std::type_identity<Bf16>{})};
+  }
+  /// By SideCopy.
+  static constexpr std::array<Table, 3> packed = by_copies<RowsAs::kPacked>(), row_major = by_copies<RowsAs::kRowMajor>();
+  static constexpr auto direct = by_rows<RowsAs::kStrided, true, void, kMaxDirect>(Heights{});
 };
 
 }  // namespace

@@ -60,8 +60,8 @@ void columns_of_rows(const Strip& s, const RowBlock& a, const float* b, SideWork
         call.store_rows[o].at += begin * s.store_rows[o].row_bytes;
       }
       side.share(call);
-      const size_t copy = call.copy_rows > 0;
-      (a.packed ? Kernels<V>::packed[copy] : Kernels<V>::row_major[copy])[height - 1][vectors - 1](call);
+      const auto copies = static_cast<size_t>(side.copies(call));
+      (a.packed ? Kernels<V>::packed : Kernels<V>::row_major)[copies][height - 1][vectors - 1](call);
     }
   }
 }
@@ -110,8 +110,7 @@ class Nest {
         is_shared_(plan.path == GemmPlan::Path::kShared) {
     row_lines_ = plan.swapped ? lines_of_b(g) : lines_of_a(g);
     column_lines_ = plan.swapped ? lines_of_a(g) : lines_of_b(g);
-    panels_can_be_copied_ = column_lines_.hole == nullptr && column_lines_.line_stride == 1 &&
-                            size_of(column_lines_.dtype) == sizeof(typename V::Element);
+    panels_can_be_copied_ = column_lines_.hole == nullptr && column_lines_.line_stride == 1;
     column_panels_ = ceil_div(plan.columns, kColumns);
     constexpr int64_t kFarPanels = 3;  // times L2
     panels_are_far_ = column_panels_ * kColumns * V::words(g.k) * int64_t{sizeof(float)} > kFarPanels * cache_sizes().l2_bytes;
@@ -310,14 +309,19 @@ class Nest {
     side.src = first_row(id);
     if (side.src == nullptr) return false;
     lane_at(lane).panels[which] = {};
-    side.step = column_lines_.depth_stride, side.rows = depth_of(id.k_block), side.dst = panel_area(lane, which);
+    side.dtype = column_lines_.dtype, side.step = column_lines_.depth_stride, side.rows = depth_of(id.k_block),
+    side.dst = panel_area(lane, which);
     side.then = first_row(panel_after(t, id));  // past the end of the tile a guess
     return true;
   }
   /// Where a panel that can be copied lies, else nullptr.
-  const typename V::Element* first_row(const PanelId& id) const {
+  const char* first_row(const PanelId& id) const {
     if (id.batch < 0 || !panels_can_be_copied_ || columns_in(id.panel) < kColumns) return nullptr;
-    return column_lines_.at<typename V::Element>(id.batch, id.panel * kColumns, id.k_block * kGemmBlock);
+    const char* row = nullptr;
+    with_operand_type<V>(column_lines_.dtype, [&]<class S>(const S*) {
+      row = reinterpret_cast<const char*>(column_lines_.at<S>(id.batch, id.panel * kColumns, id.k_block * kGemmBlock));
+    });
+    return row;
   }
 
   void direct_tile(const Tile& t, int lane, int worker) const {

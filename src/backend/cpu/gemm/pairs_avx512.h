@@ -13,7 +13,6 @@ namespace ws::cpu {
 namespace {
 
 struct Avx512Pairs : Avx512Squares {
-  using Element = Bf16;
   using UnitScope = NoScope;
   static constexpr bool kRowsOnly = false, kOneChain = true;
   static constexpr int kRows = 14, kVectors = 2, kDepth = 256, kSteps = 2;

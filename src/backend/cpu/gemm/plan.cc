@@ -90,9 +90,7 @@ GemmPlan plan_gemm(const Gemm& g, const MicroShape& shape, int num_threads) {
 
   // Columns adjacent in memory can be copied by each tile on the way, at 1 % where a tile has many rows. All others, and where
   // there are rows enough to share the cost, are packed once for all; in a batch by each tile.
-  const bool is_element = (g.operand_dtype == DType::f32) == (shape.steps == 1);
-  const bool copied =
-      is_element && (p.swapped ? g.a.hole == nullptr && g.a.row_stride == 1 : g.b.hole == nullptr && g.b.col_stride == 1);
+  const bool copied = p.swapped ? g.a.hole == nullptr && g.a.row_stride == 1 : g.b.hole == nullptr && g.b.col_stride == 1;
   const int64_t panel_columns = shape.columns(), column_panels = ceil_div(p.columns, panel_columns),
                 all_columns = column_panels * panel_columns;
   const int64_t packed_bytes = all_columns * shape.words(g.k) * kFloat;

@@ -3,9 +3,9 @@
 //   load_lines(src, depth_stride, steps)   a word of each of kLanes lines that are adjacent in memory; `steps` of its elements are valid
 //   load_depth(src)                        kLanes words of one line, whose elements are adjacent
 //   word(src, depth_stride, steps)         one word
-// and _part forms for fewer lines, fewer elements. Element: what panels are copied from on the side (ahead.h). kRowsOnly: the kernels
-// read rows only as rows, never as packed panels. kOneChain: words of several elements continue one chain with all of them, and
-// neutralize_later(word) is there. UnitScope: lives on a thread while it does a unit of work.
+// and _part forms for fewer lines, fewer elements. kRowsOnly: the kernels read rows only as rows, never as packed panels. kOneChain:
+// words of several elements continue one chain with all of them, and neutralize_later(word) is there. UnitScope: lives on a thread
+// while it does a unit of work.
 #pragma once
 #include <cstdint>
 
@@ -23,7 +23,6 @@ struct NoScope {};
 template <class Registers>
 struct SingleWords : Registers {
   using typename Registers::Reg;
-  using Element = float;
   using UnitScope = NoScope;
   static constexpr int kSteps = 1;
   static constexpr bool kRowsOnly = false, kOneChain = false;
