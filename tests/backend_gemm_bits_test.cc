@@ -67,7 +67,8 @@ TEST(GemmBits, LargeShapesEqualPortableAtAnyThreadCount) {
   fast.erase(fast.begin());
   const std::vector<Size> sizes = {{1, 400, 100, 1100}, {1, 257, 1365, 70}, {1, 1000, 28, 513}, {1, 1365, 40, 600},
                                    {1, 30, 1365, 1100}, {1, 4, 1365, 2000}, {1, 1, 3000, 700},  {1, 3000, 1, 700},
-                                   {1, 3000, 5, 513},   {40, 65, 70, 64},   {3, 300, 70, 600},  {1, 500, 200, 128}};
+                                   {1, 3000, 5, 513},   {40, 65, 70, 64},   {3, 300, 70, 600},  {1, 500, 200, 128},
+                                   {1, 70, 600, 4200}};
   for (const Size& s : sizes)
     for (Layout la : {Layout::kRowMajor, Layout::kTransposed})
       for (Layout lb : {Layout::kRowMajor, Layout::kTransposed}) {

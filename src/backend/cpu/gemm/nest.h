@@ -107,31 +107,31 @@ class Nest {
  public:
   Nest(const Gemm& g, const GemmPlan& plan, void* workspace, Workers& workers)
       : g_(g), p_(plan), base_(static_cast<char*>(workspace)), workers_(workers),
-        is_shared_(plan.path == GemmPlan::Path::kShared) {
+        is_shared_(plan.path != GemmPlan::Path::kPrivate), by_block_(plan.path == GemmPlan::Path::kByBlock) {
     row_lines_ = plan.swapped ? lines_of_b(g) : lines_of_a(g);
     column_lines_ = plan.swapped ? lines_of_a(g) : lines_of_b(g);
     panels_can_be_copied_ = column_lines_.hole == nullptr && column_lines_.line_stride == 1;
     column_panels_ = ceil_div(plan.columns, kColumns);
     constexpr int64_t kFarPanels = 3;  // times L2
-    panels_are_far_ = column_panels_ * kColumns * V::words(g.k) * int64_t{sizeof(float)} > kFarPanels * cache_sizes().l2_bytes;
+    panels_are_far_ = column_panels_ * kColumns * V::words(by_block_ ? kGemmBlock : g.k) * int64_t{sizeof(float)} >
+                      kFarPanels * cache_sizes().l2_bytes;
     tiles_ = plan.row_blocks * plan.column_blocks;
   }
 
   void run() {
     auto* cursors = reinterpret_cast<Cursor*>(base_);
     for (int lane = 0; lane < p_.threads; ++lane) new (private_area(lane)) Lane();
-    if (is_shared_) {
-      run_units(p_.k_blocks * column_panels_, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) {
-        const int64_t k_block = unit / column_panels_, panel = unit % column_panels_;
-        pack_panel_now(0, k_block, panel, shared_panel(k_block, panel), lane, worker);
+    // Tiles of all blocks of k, or of one after the other.
+    const int64_t at_once = by_block_ ? 1 : p_.k_blocks;
+    for (int64_t first = 0; first < p_.k_blocks; first += at_once) {
+      if (is_shared_) pack_columns(first, first + at_once, cursors);
+      run_units(g_.batch * tiles_, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) {
+        [[maybe_unused]] const typename V::UnitScope scope;
+        const Tile t = tile_at(unit, lane);
+        tile(t, first, first + at_once, lane, worker);
+        if (first + at_once == p_.k_blocks) hand_on(t, lane, worker);
       });
     }
-    run_units(g_.batch * tiles_, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) {
-      [[maybe_unused]] const typename V::UnitScope scope;
-      const Tile t = tile_at(unit, lane);
-      tile(t, lane, worker);
-      hand_on(t, lane, worker);
-    });
   }
 
  private:
@@ -165,11 +165,28 @@ class Nest {
   float* floats(int lane, int64_t offset) const { return reinterpret_cast<float*>(private_area(lane) + offset); }
   float* panel_area(int lane, int which) const { return floats(lane, p_.panels_offset + which * p_.panel_bytes); }
   float* shared_panel(int64_t k_block, int64_t panel) const {
-    return reinterpret_cast<float*>(base_ + p_.shared_offset) + V::words(k_block * kGemmBlock) * column_panels_ * kColumns +
-           panel * kColumns * V::words(depth_of(k_block));
+    const int64_t before = by_block_ ? 0 : V::words(k_block * kGemmBlock) * column_panels_ * kColumns;
+    return reinterpret_cast<float*>(base_ + p_.shared_offset) + before + panel * kColumns * V::words(depth_of(k_block));
   }
   int64_t depth_of(int64_t k_block) const { return std::min(g_.k - k_block * kGemmBlock, kGemmBlock); }
   int64_t columns_in(int64_t panel) const { return std::min(kColumns, p_.columns - panel * kColumns); }
+
+  /// All panels of some blocks of k, for all lanes: a few panels a unit, and of them a few k at a time where columns are adjacent, so
+  /// that memory is read in long pieces.
+  void pack_columns(int64_t k_block, int64_t k_end, Cursor* cursors) const {
+    constexpr int64_t kPanels = 4, kStep = 16;
+    const int64_t groups = ceil_div(column_panels_, kPanels);
+    run_units((k_end - k_block) * groups, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) {
+      const int64_t block = k_block + unit / groups, depth = depth_of(block), panel = unit % groups * kPanels,
+                    end = std::min(panel + kPanels, column_panels_);
+      const int64_t step = panels_can_be_copied_ ? kStep : depth;
+      for (int64_t p = 0; p < depth; p += step)
+        for (int64_t i = panel; i < end; ++i)
+          pack_column_panel<V>(column_lines_, 0, i * kColumns, columns_in(i), kColumns, block * kGemmBlock + p,
+                               std::min(step, depth - p), shared_panel(block, i) + V::words(p) * kColumns,
+                               floats(lane, p_.staging_offset), worker);
+    });
+  }
 
   void pack_panel_now(int64_t batch, int64_t k_block, int64_t panel, float* dst, int lane, int worker) const {
     pack_column_panel<V>(column_lines_, batch, panel * kColumns, columns_in(panel), kColumns, k_block * kGemmBlock,
@@ -188,7 +205,9 @@ class Nest {
     t.panel1 = part_begin(column_panels_, p_.column_blocks, column_block + 1);
     t.column0 = t.panel0 * kColumns;
     t.columns = std::min(t.panel1 * kColumns, p_.columns) - t.column0;
-    if (p_.tile_scratch)
+    if (p_.tile_scratch && by_block_)
+      t.c = reinterpret_cast<float*>(base_ + p_.sums_offset) + t.row0 * p_.tile_ld + t.column0, t.ldc = p_.tile_ld;
+    else if (p_.tile_scratch)
       t.c = floats(lane, p_.tile_offset), t.ldc = p_.tile_ld;
     else if (!p_.rounds_in_kernel)
       t.c = result<float>(t.batch, t.row0, t.column0), t.ldc = g_.c_row_stride;
@@ -246,10 +265,11 @@ class Nest {
     return 0;
   }
 
-  void tile(const Tile& t, int lane, int worker) const {
+  /// Blocks [k_block, k_end) of k.
+  void tile(const Tile& t, int64_t k_block, int64_t k_end, int lane, int worker) const {
     if constexpr (V::kSteps == 1)
       if (!is_shared_ && reads_in_place<V>(t.rows, p_.columns, column_lines_)) return direct_tile(t, lane, worker);
-    for (int64_t k_block = 0; k_block < p_.k_blocks; ++k_block) {
+    for (; k_block < k_end; ++k_block) {
       const RowBlock& rows = rows_ready({t.batch, t.row_block, k_block}, false, lane, worker);
       SideWork<V> side;
       ask_for_rows(side, rows_after(t, k_block));
@@ -274,19 +294,19 @@ class Nest {
 
   /// The rows that the lane will most likely want after these: the next k block's, or those of the next unit.
   RowsId rows_after(const Tile& t, int64_t k_block) const {
-    if (k_block + 1 < p_.k_blocks) return {t.batch, t.row_block, k_block + 1};
+    if (!by_block_ && k_block + 1 < p_.k_blocks) return {t.batch, t.row_block, k_block + 1};
     const int64_t unit = t.unit + 1;
     if (unit >= g_.batch * tiles_) return {};
-    const RowsId next{unit / tiles_, unit % tiles_ / p_.column_blocks, 0};
+    const RowsId next{unit / tiles_, unit % tiles_ / p_.column_blocks, by_block_ ? k_block : 0};
     return next == RowsId{t.batch, t.row_block, k_block} ? RowsId{} : next;
   }
 
   PanelId panel_after(const Tile& t, const PanelId& now) const {
     if (now.panel + 1 < t.panel1) return {now.batch, now.k_block, now.panel + 1};
-    if (now.k_block + 1 < p_.k_blocks) return {now.batch, now.k_block + 1, t.panel0};
+    if (!by_block_ && now.k_block + 1 < p_.k_blocks) return {now.batch, now.k_block + 1, t.panel0};
     const int64_t unit = t.unit + 1;
     if (unit >= g_.batch * tiles_) return {};
-    return {unit / tiles_, 0, part_begin(column_panels_, p_.column_blocks, unit % p_.column_blocks)};
+    return {unit / tiles_, by_block_ ? now.k_block : 0, part_begin(column_panels_, p_.column_blocks, unit % p_.column_blocks)};
   }
 
   /// Hardware has the next panel in time where L2 keeps a good part of them all.
@@ -365,7 +385,7 @@ class Nest {
   const GemmPlan& p_;
   char* base_;
   Workers& workers_;
-  bool is_shared_, panels_can_be_copied_, panels_are_far_;
+  bool is_shared_, by_block_, panels_can_be_copied_, panels_are_far_;
   Lines row_lines_, column_lines_;
   int64_t column_panels_ = 0, tiles_ = 0;
 };

@@ -12,6 +12,8 @@ constexpr int64_t kFloat = sizeof(float);
 // Columns packed for all threads at once: up to this many bytes; those that could be copied too, only where so many rows share the
 // cost and L3 keeps them.
 constexpr int64_t kMaxSharedBytes = 64 << 20, kMinSharedRows = 1024;
+// Blocks of k in turn: many of them, columns that leave the caches before they are read again, few sums. Weight gradients.
+constexpr int64_t kMinBlocks = 4, kMinBlockRows = 64, kMinBlockBytes = 8 << 20, kMaxSumBytes = 8 << 20;
 constexpr int64_t kMaxSwappedRows = 8, kMaxAdjacentSwap = 64;
 constexpr int64_t kTilesAThread = 4;
 constexpr double kWorthEvening = 0.005;  // idle share of the threads that smaller blocks may cost
@@ -46,7 +48,8 @@ int64_t even_row_blocks(const GemmPlan& p, int64_t batch, const MicroShape& shap
 
 void lay_out(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
   const int64_t depth = std::min(std::max<int64_t>(g.k, 1), kGemmBlock), words = shape.words(depth);
-  const bool holes = g.a.hole != nullptr || g.b.hole != nullptr, is_private = p.path == GemmPlan::Path::kPrivate;
+  const bool holes = g.a.hole != nullptr || g.b.hole != nullptr, is_private = p.path == GemmPlan::Path::kPrivate,
+             by_block = p.path == GemmPlan::Path::kByBlock;
   const bool bf16_rows = g.operand_dtype == DType::bf16 && (p.swapped ? g.b : g.a).hole != nullptr;
   const auto bytes_of = [](int64_t floats) { return round_up(floats * kFloat, kLine); };
   int64_t at = kLaneHeaderBytes;
@@ -57,8 +60,8 @@ void lay_out(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
   // A hole's block of columns or, where the hole cannot write fp32 in place, of rows
   p.staging_offset = take(std::max(holes ? bytes_of(shape.columns() * kGemmBlock) : 0,
                                    bf16_rows ? bytes_of(p.max_tile_rows * row_area_ld(depth) / 2) : 0));
-  p.tile_ld = row_area_ld(p.max_tile_columns);
-  p.tile_offset = take(p.tile_scratch ? bytes_of(p.max_tile_rows * p.tile_ld) : 0);
+  p.tile_ld = row_area_ld(by_block ? p.columns : p.max_tile_columns);
+  p.tile_offset = take(p.tile_scratch && !by_block ? bytes_of(p.max_tile_rows * p.tile_ld) : 0);
   p.transposed_offset = take(p.swapped && g.store != nullptr ? bytes_of(p.max_tile_columns * p.max_tile_rows) : 0);
   p.partial_offset =
       take(p.k_blocks > 1 && shape.depth < shape.words(kGemmBlock) ? bytes_of(p.max_tile_rows * shape.columns()) : 0);
@@ -66,7 +69,9 @@ void lay_out(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
 
   p.private_offset = kLine * p.threads;
   p.shared_offset = p.private_offset + p.private_bytes * p.threads;
-  p.total_bytes = p.shared_offset + (is_private ? 0 : round_up(p.columns, shape.columns()) * shape.words(g.k) * kFloat);
+  p.sums_offset = p.shared_offset +
+                  (is_private ? 0 : bytes_of(round_up(p.columns, shape.columns()) * shape.words(by_block ? kGemmBlock : g.k)));
+  p.total_bytes = p.sums_offset + (by_block && p.tile_scratch ? bytes_of(p.rows * p.tile_ld) : 0);
 }
 
 }  // namespace
@@ -96,15 +101,17 @@ GemmPlan plan_gemm(const Gemm& g, const MicroShape& shape, int num_threads) {
   const int64_t packed_bytes = all_columns * shape.words(g.k) * kFloat;
   const bool worth_sharing =
       copied ? p.rows >= kMinSharedRows && packed_bytes <= cache_sizes().l3_bytes / 4 : p.rows > most_tile_rows(shape, 55);
-  const bool is_shared = worth_sharing && g.batch == 1 && packed_bytes <= kMaxSharedBytes;
-  p.path = is_shared ? GemmPlan::Path::kShared : GemmPlan::Path::kPrivate;
+  const bool by_block = g.batch == 1 && !p.swapped && p.k_blocks >= kMinBlocks && packed_bytes > kMinBlockBytes &&
+                        p.rows * all_columns * kFloat <= kMaxSumBytes && p.rows >= kMinBlockRows;
+  const bool is_shared = by_block || (worth_sharing && g.batch == 1 && packed_bytes <= kMaxSharedBytes);
+  p.path = by_block ? GemmPlan::Path::kByBlock : is_shared ? GemmPlan::Path::kShared : GemmPlan::Path::kPrivate;
 
   // A tile whose sums wait in scratch shares L2 with its rows: as many as words of one element would be.
-  const int64_t rows_percent = (is_shared ? 33 : 55) / (p.tile_scratch ? shape.steps : 1);
+  const int64_t rows_percent = by_block ? 50 : (is_shared ? 33 : 55) / (p.tile_scratch ? shape.steps : 1);
   p.row_blocks = ceil_div(p.rows, most_tile_rows(shape, rows_percent));
   p.max_tile_rows = ceil_div(p.rows, p.row_blocks);
   // Several k blocks visit a tile several times, and rows that are packed are packed once a tile: a larger one then.
-  if (p.tile_scratch)
+  if (p.tile_scratch && !by_block)
     p.column_blocks = ceil_div(all_columns, most_tile_columns(p.max_tile_rows, shape, p.k_blocks > 1 ? 50 : 25));
   if (p.threads > 1) {
     const int64_t wanted = ceil_div(kTilesAThread * p.threads, p.row_blocks * g.batch);

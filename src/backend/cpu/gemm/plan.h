@@ -27,6 +27,7 @@ struct GemmPlan {
   enum class Path : uint8_t {
     kPrivate,  // units are (batch, tile); each copies the columns that it needs into its own panels
     kShared,   // all threads pack all columns once, then units are tiles
+    kByBlock,  // the same for each block of k in turn: sums of all tiles wait in C, or in scratch, for the last block
   };
   Path path = Path::kPrivate;
   bool swapped = false;
@@ -38,8 +39,8 @@ struct GemmPlan {
   bool tile_scratch = false;      // tiles go to private scratch, then to a hole or (swapped, bf16) to C
   bool rounds_in_kernel = false;  // a bf16 C is written by the kernels of the last k block; the tile holds the sum before
   int64_t tile_ld = 0;
-  // Workspace, bytes from its start: a cursor a lane, a private area a lane, the packed columns
-  int64_t private_offset = 0, private_bytes = 0, shared_offset = 0, total_bytes = 0;
+  // Workspace, bytes from its start: a cursor a lane, a private area a lane, the packed columns, all sums
+  int64_t private_offset = 0, private_bytes = 0, shared_offset = 0, sums_offset = 0, total_bytes = 0;
   // Inside a private area, bytes from its start: a block of rows, two panels of columns, a hole's block, the tile
   int64_t rows_offset = 0, panels_offset = 0, panel_bytes = 0, staging_offset = 0, tile_offset = 0, transposed_offset = 0,
           partial_offset = 0;
