@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "backend/cpu/attention/attention_plan.h"
+#include "backend/cpu/gemm/cache_sizes.h"
 #include "support/error.h"
 
 namespace ws::cpu {
@@ -24,9 +25,9 @@ const AttentionIsaCode& code_for(const Attention& a, GemmIsa isa) {
 
 // Scores of a stripe, and their gradients, stay in L2 beside the operands.
 int64_t choose_stripe_rows(int64_t ld_keys) {
-  constexpr int64_t kStripeBytes = 288 << 10;
+  const int64_t stripe_bytes = cache_sizes().l2_bytes * 28 / 100;
   int64_t rows = 128;
-  while (rows > 16 && rows * ld_keys * kFloatBytes > kStripeBytes) rows /= 2;
+  while (rows > 16 && rows * ld_keys * kFloatBytes > stripe_bytes) rows /= 2;
   return rows;
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 namespace ws::cpu {
@@ -43,14 +44,26 @@ void tile(int64_t k, const float* a, int64_t a_stride, const float* b, int64_t l
   using Reg = typename V::Reg;
   constexpr int kLanes = V::kLanes;
   Reg acc[MR][NV];
-  const bool chain = how == Sum::kChain, whole = last == kLanes;
+  // Calls body(i, v, from, full) for each vector of C. What is asked of the whole tile is asked once, not for each vector.
+  const auto each = [&](auto whole, const auto& body) __attribute__((always_inline)) {
 #pragma GCC unroll 16
-  for (int i = 0; i < MR; ++i)
+    for (int i = 0; i < MR; ++i)
 #pragma GCC unroll 8
-    for (int v = 0; v < NV; ++v) {
-      const float* const from = c + i * ldc + v * kLanes;
-      acc[i][v] = !chain ? V::zero() : v + 1 < NV || whole ? V::load(from) : V::load_part(from, last);
-    }
+      for (int v = 0; v < NV; ++v) body(i, v, c + i * ldc + v * kLanes, v + 1 < NV || whole);
+  };
+  const auto all = [&](const auto& body) __attribute__((always_inline)) {
+    if (last == kLanes)
+      each(std::true_type{}, body);
+    else
+      each(std::false_type{}, body);
+  };
+  if (how == Sum::kChain)
+    all([&](int i, int v, const float* from, bool full)
+            __attribute__((always_inline)) { acc[i][v] = full ? V::load(from) : V::load_part(from, last); });
+  else
+    each(
+        std::true_type{}, [&](int i, int v, const float*, bool) __attribute__((always_inline)) { acc[i][v] = V::zero(); });
+
   TileRows<MR, kAdjacentRows> rows(a, a_stride);
   const auto step = [&]() __attribute__((always_inline)) {
     Reg bv[NV];
@@ -65,35 +78,37 @@ void tile(int64_t k, const float* a, int64_t a_stride, const float* b, int64_t l
     rows.advance();
     b += ldb;
   };
-  // Two rows of c are asked for at a time, so that they are near when the sums are stored.
-  const float *ahead = c, *const last_row = c + (MR - 1) * ldc;
   int64_t left = k;
-  for (; left >= 4; left -= 4) {
-#pragma GCC unroll 2
-    for (int u = 0; u < 2; ++u) {
-#pragma GCC unroll 8
-      for (int v = 0; v < NV; ++v) __builtin_prefetch(ahead + v * kLanes, 1);
-      if (ahead != last_row) ahead += ldc;
-    }
+  const auto steps = [&]() __attribute__((always_inline)) {
+    left -= 4;
 #pragma GCC unroll 4
     for (int u = 0; u < 4; ++u) step();
-  }
-#pragma GCC unroll 1
-  for (; left > 0; --left) step();
-#pragma GCC unroll 16
-  for (int i = 0; i < MR; ++i)
+  };
+  // Two rows of c are asked for at a time, so that they are near when the sums are stored.
+  const float* ahead = c;
+  for (int i = 0; i < MR && left >= 4; i += 2, ahead += 2 * ldc) {
 #pragma GCC unroll 8
     for (int v = 0; v < NV; ++v) {
-      float* const to = c + i * ldc + v * kLanes;
-      Reg sum = acc[i][v];
-      if (v + 1 < NV || whole) {
-        if (how == Sum::kAdd) sum = V::add(V::load(to), sum);
-        V::store(to, sum);
-      } else {
-        if (how == Sum::kAdd) sum = V::add(V::load_part(to, last), sum);
-        V::store_part(to, sum, last);
-      }
+      __builtin_prefetch(ahead + v * kLanes, 1);
+      if (i + 1 < MR) __builtin_prefetch(ahead + ldc + v * kLanes, 1);
     }
+    steps();
+  }
+  while (left >= 4) steps();
+#pragma GCC unroll 1
+  for (; left > 0; --left) step();
+
+  const auto put = [&](auto add) __attribute__((always_inline)) {
+    all([&](int i, int v, float* to, bool full) __attribute__((always_inline)) {
+      Reg sum = acc[i][v];
+      if (add) sum = V::add(full ? V::load(to) : V::load_part(to, last), sum);
+      full ? V::store(to, sum) : V::store_part(to, sum, last);
+    });
+  };
+  if (how == Sum::kAdd)
+    put(std::true_type{});
+  else
+    put(std::false_type{});
 }
 
 /// By rows and vectors, from 1.
