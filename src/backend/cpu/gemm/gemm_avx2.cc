@@ -7,7 +7,7 @@ namespace ws::cpu {
 namespace {
 
 struct Avx2 : SingleWords<Avx2Registers> {
-  static constexpr int kRows = 6, kVectors = 2, kDepth = 256;
+  static constexpr int kRows = 6, kVectors = 2, kDepth = 512;
   static void transpose(Reg (&r)[kLanes]) {
     Reg t[8], u[8];
 #pragma GCC unroll 4

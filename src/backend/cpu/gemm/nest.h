@@ -174,18 +174,28 @@ class Nest {
   /// All panels of some blocks of k, for all lanes: a few panels a unit, and of them a few k at a time where columns are adjacent, so
   /// that memory is read in long pieces.
   void pack_columns(int64_t k_block, int64_t k_end, Cursor* cursors) const {
-    constexpr int64_t kPanels = 4, kStep = 16;
-    const int64_t groups = ceil_div(column_panels_, kPanels);
+    constexpr int64_t kMostPanels = 16, kStep = 8, kUnitsALane = 4;
+    const int64_t wanted = ceil_div(column_panels_ * (k_end - k_block), kUnitsALane * p_.threads);
+    const int64_t together = panels_can_be_copied_ ? std::clamp<int64_t>(wanted, 1, kMostPanels) : 1;
+    const int64_t groups = ceil_div(column_panels_, together);
     run_units((k_end - k_block) * groups, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) {
-      const int64_t block = k_block + unit / groups, depth = depth_of(block), panel = unit % groups * kPanels,
-                    end = std::min(panel + kPanels, column_panels_);
-      const int64_t step = panels_can_be_copied_ ? kStep : depth;
-      for (int64_t p = 0; p < depth; p += step)
-        for (int64_t i = panel; i < end; ++i)
-          pack_column_panel<V>(column_lines_, 0, i * kColumns, columns_in(i), kColumns, block * kGemmBlock + p,
-                               std::min(step, depth - p), shared_panel(block, i) + V::words(p) * kColumns,
-                               floats(lane, p_.staging_offset), worker);
+      const int64_t block = k_block + unit / groups, k0 = block * kGemmBlock, depth = depth_of(block),
+                    first = unit % groups * together, end = std::min(first + together, column_panels_);
+      if (!panels_can_be_copied_) return pack_panel_now(0, block, first, shared_panel(block, first), lane, worker);
+      const int64_t columns = std::min(end * kColumns, p_.columns) - first * kColumns;
+      for (int64_t p = 0; p < depth; p += kStep) {
+        constexpr int64_t kAhead = 4 * kStep;
+        ask_for_columns(first * kColumns, columns, k0 + p + kAhead, std::min(kStep, depth - p - kAhead));
+        for (int64_t i = first; i < end; ++i)
+          pack_column_panel<V>(column_lines_, 0, i * kColumns, columns_in(i), kColumns, k0 + p, std::min(kStep, depth - p),
+                               shared_panel(block, i) + V::words(p) * kColumns, nullptr, worker);
+      }
     });
+  }
+  void ask_for_columns(int64_t column, int64_t columns, int64_t k, int64_t depth) const {
+    int64_t lines = 0;
+    Lookahead ahead = lookahead_of(column_lines_, 0, column, columns, k, depth, lines);
+    for (; lines > 0; --lines) ahead.ask();
   }
 
   void pack_panel_now(int64_t batch, int64_t k_block, int64_t panel, float* dst, int lane, int worker) const {
@@ -272,7 +282,7 @@ class Nest {
     for (; k_block < k_end; ++k_block) {
       const RowBlock& rows = rows_ready({t.batch, t.row_block, k_block}, false, lane, worker);
       SideWork<V> side;
-      ask_for_rows(side, rows_after(t, k_block));
+      ask_for_rows(side, by_block_ ? rows_after_in_block(t, k_block, lane) : rows_after(t, k_block));
       for (int64_t panel = t.panel0; panel < t.panel1; ++panel) {
         side.strips = t.panel1 - panel;
         if (is_shared_) {
@@ -294,11 +304,20 @@ class Nest {
 
   /// The rows that the lane will most likely want after these: the next k block's, or those of the next unit.
   RowsId rows_after(const Tile& t, int64_t k_block) const {
-    if (!by_block_ && k_block + 1 < p_.k_blocks) return {t.batch, t.row_block, k_block + 1};
+    if (k_block + 1 < p_.k_blocks) return {t.batch, t.row_block, k_block + 1};
     const int64_t unit = t.unit + 1;
     if (unit >= g_.batch * tiles_) return {};
-    const RowsId next{unit / tiles_, unit % tiles_ / p_.column_blocks, by_block_ ? k_block : 0};
+    const RowsId next{unit / tiles_, unit % tiles_ / p_.column_blocks, 0};
     return next == RowsId{t.batch, t.row_block, k_block} ? RowsId{} : next;
+  }
+  /// The same where all tiles are done block by block: in the end those that the lane begins the next block with.
+  RowsId rows_after_in_block(const Tile& t, int64_t k_block, int lane) const {
+    const bool is_last = t.unit + 1 == part_begin(tiles_, p_.threads, lane + 1);
+    const int64_t unit = is_last ? part_begin(tiles_, p_.threads, lane) : t.unit + 1,
+                  next_block = is_last ? k_block + 1 : k_block;
+    if (unit >= tiles_ || next_block >= p_.k_blocks) return {};
+    const RowsId next{0, unit / p_.column_blocks, next_block};
+    return next == RowsId{0, t.row_block, k_block} ? RowsId{} : next;
   }
 
   PanelId panel_after(const Tile& t, const PanelId& now) const {
