@@ -86,7 +86,10 @@ struct Product {
     workspace = std::make_unique<Buffer>(gemm_workspace_bytes(g, isa, workers.num_threads()) / 4 + 16);
     if (is_bf16) make_primitive();
   }
+  /// oneDNN has no product of bf16 where the processor has none.
+  bool has_theirs() const { return g.operand_dtype == DType::f32 || primitive; }
   void theirs() {
+    if (!has_theirs()) return;
     if (g.operand_dtype == DType::f32)
       dnnl_sgemm(s.a_transposed ? 'T' : 'N', s.b_transposed ? 'T' : 'N', s.m, s.n, s.k, 1.0f, a.floats(),
                  s.a_transposed ? s.m : s.k, b.floats(), s.b_transposed ? s.k : s.n, 0.0f, c_other.floats(), s.n);
@@ -127,7 +130,11 @@ struct Product {
     const auto type = memory::data_type::bf16;
     const memory::desc a_desc({s.m, s.k}, type, memory::dims{g.a.row_stride, g.a.col_stride}),
         b_desc({s.k, s.n}, type, memory::dims{g.b.row_stride, g.b.col_stride}), c_desc({s.m, s.n}, type, memory::dims{s.n, 1});
-    primitive = dnnl::matmul(dnnl::matmul::primitive_desc(dnnl::matmul::desc(a_desc, b_desc, c_desc), engine));
+    try {
+      primitive = dnnl::matmul(dnnl::matmul::primitive_desc(dnnl::matmul::desc(a_desc, b_desc, c_desc), engine));
+    } catch (const dnnl::error& error) {
+      if (error.status != dnnl_unimplemented) throw;
+    }
     arguments = {{DNNL_ARG_SRC, memory(a_desc, engine, a16.data())},
                  {DNNL_ARG_WEIGHTS, memory(b_desc, engine, b16.data())},
                  {DNNL_ARG_DST, memory(c_desc, engine, c_other.floats())}};
@@ -145,7 +152,7 @@ Row measure(const Shape& s, DType dtype, GemmIsa isa, SpinWorkers& workers, int 
   set_onednn_threads(workers.num_threads());
   ours(), theirs();
   double worst = 0;
-  for (int64_t i = 0; i < s.m * s.n; ++i) {
+  for (int64_t i = 0; i < s.m * s.n && product.has_theirs(); ++i) {
     const double x = product.result(product.c.floats(), i), y = product.result(product.c_other.floats(), i);
     worst = std::max(worst, std::abs(x - y) - (dtype == DType::bf16 ? 0x1p-7 * std::abs(y) : 0));
   }
@@ -163,7 +170,7 @@ Row measure(const Shape& s, DType dtype, GemmIsa isa, SpinWorkers& workers, int 
     const double peak_before = peak();
     const double ours_s = best_seconds(ours, 0.02, clock);
     const double peak_between = peak();
-    const double theirs_s = best_seconds(theirs, 0.02, clock);
+    const double theirs_s = product.has_theirs() ? best_seconds(theirs, 0.02, clock) : NAN;
     rest();  // OpenMP's threads spin on for a while
     const double peak_after = peak();
     const auto [low, high] = std::minmax({peak_before, peak_between, peak_after});
@@ -237,19 +244,26 @@ int main(int argc, char** argv) {
       for (const Shape& s : shapes()) {
         if (title(s).find(only) == std::string::npos) continue;
         const Row row = measure(s, dtype, isa, workers, rounds);
-        if (markdown)
+        if (markdown && std::isnan(row.ratio))
+          fmt::print("| {} | {:.1f} | none | | {:.0f} %{} | {:.1e} |\n", title(s), row.ours_gflops, 100 * row.share,
+                     row.noisy ? " (too noisy)" : "", row.error);
+        else if (markdown)
           fmt::print("| {} | {:.1f} | {:.1f} | {:.2f} | {:.0f} %{} | {:.1e} |\n", title(s), row.ours_gflops, row.theirs_gflops,
                      row.ratio, 100 * row.share, row.noisy ? " (too noisy)" : "", row.error);
         else
           fmt::print("{:<26}{:<32}{:>9.1f}{:>9.1f}{:>8.3f}{:>8.1f}%{:>8.1f}%{:>10.1e}{}\n", s.group, title(s), row.ours_gflops,
                      row.theirs_gflops, row.ratio, 100 * row.spread, 100 * row.share, row.error, row.noisy ? "  too noisy" : "");
         std::fflush(stdout);
-        log_sum += std::log(row.ratio), worst = std::min(worst, row.ratio), ++count;
+        if (!std::isnan(row.ratio)) log_sum += std::log(row.ratio), worst = std::min(worst, row.ratio);
+        ++count;
         if (s.is_large()) least_share = std::min(least_share, row.share);
       }
-      if (count > 0)
+      if (count > 0 && worst < 1e9)
         fmt::print("\nGeometric mean of the ratios {:.3f}, lowest {:.3f}; least share of the peak among large ones {:.1f} %\n",
                    std::exp(log_sum / count), worst, 100 * least_share);
+      else if (count > 0)
+        fmt::print("\noneDNN has no product of {} on this processor; least share of the peak among large ones {:.1f} %\n",
+                   dtype_name, 100 * least_share);
     }
 }
 
