@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures the kernels on this machine against their roofs and against oneDNN and writes docs/kernels.md. Some minutes of an otherwise
+# Measures the kernels on this machine against their roofs and against oneDNN and writes docs/kernels/ISA.md. Some minutes of an otherwise
 # idle machine; needs `ninja benchmarks`.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -7,12 +7,11 @@ build=${WS_BUILD:-$root/build}
 threads=${THREADS:-1,2}
 rounds=${ROUNDS:-5}
 
+isa=$("$build/wholestep" bench --model tiny --steps 2 --json | sed -n 's/.*"isa":"\([^"]*\)".*/\1/p')
+
 report() {
+  printf '# Kernels: measured on %s\n\n<!-- written by docs/benchmarks.sh -->\n\n' "$isa"
   cat <<'TEXT'
-# Kernels: measured
-
-<!-- written by docs/benchmarks.sh -->
-
 ## Matrix products
 
 Operands and result in fp32, or all in bf16. Both sides in turn, the median of the rounds' ratios; `of peak` is against the FMA or dot
@@ -47,5 +46,6 @@ TEXT
   "$build/bench_matmul_precision_bench" "$rounds" 1
 }
 
-report >"$root/docs/kernels.md.new"
-mv "$root/docs/kernels.md.new" "$root/docs/kernels.md"
+page=$root/docs/kernels/$isa.md
+report >"$page.new"
+mv "$page.new" "$page"

@@ -80,6 +80,16 @@ TEST_F(GemmAmx, LargeEnoughForTheMachine) {
   }
 }
 
+TEST_F(GemmAmx, ColumnsPackedForAllThreads) {
+  std::mt19937 random(35);
+  const auto check = [&](const Size& s, Layout la, const std::vector<int>& thread_counts) {
+    const Matrix a(1, s.m, s.k, la, random, false, DType::bf16), b(1, s.k, s.n, Layout::kRowMajor, random, false, DType::bf16);
+    expect_tile_bits(a, b, s, thread_counts);
+  };
+  check({1100, 70, 100}, Layout::kRowMajor, {1, 3});
+  check({64, 640, 6700}, Layout::kTransposed, {3});  // by blocks of k
+}
+
 TEST_F(GemmAmx, NonFiniteAndTinyValues) {
   std::mt19937 random(33);
   const Size s{40, 50, 90};

@@ -174,7 +174,8 @@ class Nest {
   /// All panels of some blocks of k, for all lanes: a few panels a unit, and of them a few k at a time where columns are adjacent, so
   /// that memory is read in long pieces.
   void pack_columns(int64_t k_block, int64_t k_end, Cursor* cursors) const {
-    constexpr int64_t kMostPanels = 16, kStep = 8, kUnitsALane = 4;
+    constexpr int64_t kMostPanels = 16, kUnitsALane = 4, kWholeWords = V::kSteps * V::words(1),
+                      kStep = kWholeWords > 8 ? kWholeWords : 8;
     const int64_t wanted = ceil_div(column_panels_ * (k_end - k_block), kUnitsALane * p_.threads);
     const int64_t together = panels_can_be_copied_ ? std::clamp<int64_t>(wanted, 1, kMostPanels) : 1;
     const int64_t groups = ceil_div(column_panels_, together);
