@@ -87,18 +87,39 @@ TEST(GemmBits, LargeShapesEqualPortableAtAnyThreadCount) {
       }
 }
 
-TEST(GemmBits, ManyKBlocksInSeveralGroups) {
-  // The packed columns do not fit at once: C is visited once a group.
+/// Elements taken at random are the contract's.
+void expect_contract_at_some(const Matrix& a, const Matrix& b, const Size& s, const std::vector<float>& got, int count,
+                             std::mt19937& random) {
+  for (int t = 0; t < count; ++t) {
+    const int64_t i = static_cast<int64_t>(random()) % s.m, j = static_cast<int64_t>(random()) % s.n;
+    const float element = contract_element(
+        s.k, [&](int64_t p) { return a.at(0, i, p); }, [&](int64_t p) { return b.at(0, p, j); });
+    ASSERT_EQ(first_difference(&element, &got[static_cast<size_t>(i * s.n + j)], 1), -1) << s << " at " << i << "," << j;
+  }
+}
+
+TEST(GemmBits, GroupsOfColumnsAndRows) {
+  // Caches so small that little is packed at a time: several groups of columns, and of rows where sums wait for blocks of k.
+  const AssumedCacheSizes tiny({8 << 10, 64 << 10, 256 << 10});
+  std::mt19937 random(16);
+  for (const Size& s : std::vector<Size>{{1, 300, 120, 700}, {1, 700, 40, 2100}, {1, 70, 300, 1700}, {1, 300, 33, 512}})
+    for (Layout la : {Layout::kRowMajor, Layout::kTransposed})
+      for (Layout lb : {Layout::kRowMajor, Layout::kTransposed}) {
+        const Matrix a(1, s.m, s.k, la, random), b(1, s.k, s.n, lb, random);
+        const std::vector<float> expected = run_checked(product_of(a, b, 1, s.m, s.n, s.k), available_isas().back(), 1);
+        expect_contract_at_some(a, b, s, expected, 200, random);
+        for (GemmIsa isa : available_isas())
+          expect_bits(a, b, s, expected, isa == GemmIsa::portable ? std::vector{2} : std::vector{2, 3}, {isa});
+        if (HasFatalFailure()) return;
+      }
+}
+
+TEST(GemmBits, ManyKBlocksOfManyColumns) {
   std::mt19937 random(5);
   const Size s{1, 200, 4200, 1100};
   const Matrix a(1, s.m, s.k, Layout::kTransposed, random), b(1, s.k, s.n, Layout::kRowMajor, random);
   const std::vector<float> expected = run_checked(product_of(a, b, 1, s.m, s.n, s.k), available_isas().back(), 1);
-  for (int64_t t = 0; t < 200; ++t) {
-    const int64_t i = static_cast<int64_t>(random()) % s.m, j = static_cast<int64_t>(random()) % s.n;
-    const float element = contract_element(
-        s.k, [&](int64_t p) { return a.at(0, i, p); }, [&](int64_t p) { return b.at(0, p, j); });
-    ASSERT_EQ(first_difference(&element, &expected[static_cast<size_t>(i * s.n + j)], 1), -1) << i << "," << j;
-  }
+  expect_contract_at_some(a, b, s, expected, 200, random);
   expect_bits(a, b, s, expected, {2, 4}, {available_isas().back()});
 }
 

@@ -107,6 +107,23 @@ TEST_P(GemmHoles, StoreHoleSeesEachElementOnceWithTheSameBits) {
     }
 }
 
+TEST_P(GemmHoles, StoreHoleOfGroupsInTurn) {
+  std::mt19937 random(13);
+  for (const Size& s : std::vector<Size>{{1, 300, 120, 700}, {1, 700, 40, 2100}, {1, 70, 300, 1700}})
+    for (GemmIsa isa : available_isas()) {
+      if (isa == GemmIsa::portable && s.m * s.n * s.k > 30000000) continue;
+      for (Layout layout : {Layout::kRowMajor, Layout::kTransposed}) {
+        const Matrix a(1, s.m, s.k, layout, random, false, GetParam()),
+            b(1, s.k, s.n, Layout::kRowMajor, random, false, GetParam());
+        const Gemm g = product_of(a, b, 1, s.m, s.n, s.k);
+        const std::vector<float> expected = run_checked(g, isa, 1);
+        const AssumedCacheSizes tiny({8 << 10, 64 << 10, 256 << 10});
+        for (int threads : {1, 3}) expect_collected(g, s, expected, isa, threads);
+        if (HasFatalFailure()) return;
+      }
+    }
+}
+
 TEST_P(GemmHoles, PackHolesGiveTheSameBits) {
   std::mt19937 random(12);
   for (const Size& s : sizes()) {

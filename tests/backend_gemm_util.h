@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "backend/cpu/gemm/cache_sizes.h"
 #include "backend/cpu/gemm/gemm.h"
 #include "backend/cpu/isa.h"
 #include "support/bf16.h"

@@ -29,11 +29,16 @@ CacheSizes read_cache_sizes() {
   return sizes;
 }
 
-}  // namespace
-
-const CacheSizes& cache_sizes() {
-  static const CacheSizes sizes = read_cache_sizes();
+CacheSizes& current_sizes() {
+  static CacheSizes sizes = read_cache_sizes();
   return sizes;
 }
+
+}  // namespace
+
+const CacheSizes& cache_sizes() { return current_sizes(); }
+
+AssumedCacheSizes::AssumedCacheSizes(const CacheSizes& sizes) : before_(current_sizes()) { current_sizes() = sizes; }
+AssumedCacheSizes::~AssumedCacheSizes() { current_sizes() = before_; }
 
 }  // namespace ws::cpu

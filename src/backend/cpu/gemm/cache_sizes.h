@@ -12,4 +12,16 @@ struct CacheSizes {
 /// Read once.
 const CacheSizes& cache_sizes();
 
+/// For tests: while it lives, cache_sizes() says this, so that small products take the paths of large ones. Not beside running kernels.
+class AssumedCacheSizes {
+ public:
+  explicit AssumedCacheSizes(const CacheSizes& sizes);
+  AssumedCacheSizes(const AssumedCacheSizes&) = delete;
+  AssumedCacheSizes& operator=(const AssumedCacheSizes&) = delete;
+  ~AssumedCacheSizes();
+
+ private:
+  CacheSizes before_;
+};
+
 }  // namespace ws::cpu

@@ -1,5 +1,5 @@
-// The loop nest shared by all ISAs, templated on a vector type (see micro_kernel.h): tiles of C are units of work; inside a tile k
-// blocks ascend; inside a k block panels of columns, then panels of rows. Takes a plan (plan.h), allocates nothing.
+// The loop nest shared by all ISAs, templated on a vector type (see micro_kernel.h): groups of C in turn; their tiles are units of work;
+// inside a tile k blocks ascend; inside a k block panels of columns, then panels of rows. Takes a plan (plan.h), allocates nothing.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -28,24 +28,19 @@ class Nest {
     panels_can_be_copied_ = column_lines_.hole == nullptr && column_lines_.line_stride == 1;
     column_panels_ = ceil_div(plan.columns, kColumns);
     constexpr int64_t kFarPanels = 3;  // times L2
-    panels_are_far_ = column_panels_ * kColumns * V::words(by_block_ ? kGemmBlock : g.k) * int64_t{sizeof(float)} >
+    panels_are_far_ = plan.group_panels(kColumns) * kColumns * V::words(by_block_ ? kGemmBlock : g.k) * int64_t{sizeof(float)} >
                       kFarPanels * cache_sizes().l2_bytes;
     tiles_ = plan.row_blocks * plan.column_blocks;
   }
 
   void run() {
-    auto* cursors = reinterpret_cast<Cursor*>(base_);
     for (int lane = 0; lane < p_.threads; ++lane) new (private_area(lane)) Lane();
-    // Tiles of all blocks of k, or of one after the other.
     const int64_t at_once = by_block_ ? 1 : p_.k_blocks;
-    for (int64_t first = 0; first < p_.k_blocks; first += at_once) {
-      if (is_shared_) pack_columns(first, first + at_once, cursors);
-      run_units(g_.batch * tiles_, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) {
-        [[maybe_unused]] const typename V::UnitScope scope;
-        const Tile t = tile_at(unit, lane);
-        tile(t, first, first + at_once, lane, worker);
-        if (first + at_once == p_.k_blocks) hand_on(t, lane, worker);
-      });
+    for (int64_t column_group = 0; column_group < p_.column_groups; ++column_group) {
+      first_panel_ = part_begin(column_panels_, p_.column_groups, column_group);
+      group_panels_ = part_begin(column_panels_, p_.column_groups, column_group + 1) - first_panel_;
+      for (row_group_ = 0; row_group_ < p_.row_groups; ++row_group_)
+        for (int64_t block = 0; block < p_.k_blocks; block += at_once) blocks_of_group(block, block + at_once);
     }
   }
 
@@ -54,13 +49,13 @@ class Nest {
 
   /// A tile of C, in the nest's roles, and where its sums build up.
   struct Tile {
-    int64_t unit, batch, row_block, row0, rows, panel0, panel1, column0, columns;
+    int64_t unit, batch, row_block, row0, rows, panel0, panel1, column0, columns;  // unit and row_block: of the group
     float* c;
     int64_t ldc;
   };
 
   struct RowsId {
-    int64_t batch = -1, row_block = -1, k_block = -1;
+    int64_t batch = -1, row_group = -1, row_block = -1, k_block = -1;
     bool operator==(const RowsId&) const = default;
   };
   struct PanelId {
@@ -75,28 +70,41 @@ class Nest {
   };
   static_assert(sizeof(Lane) <= kLaneHeaderBytes);
 
+  /// Blocks [k_block, k_end) of k of the group's tiles.
+  void blocks_of_group(int64_t k_block, int64_t k_end) const {
+    auto* const cursors = reinterpret_cast<Cursor*>(base_);
+    if (is_shared_) pack_columns(k_block, k_end, cursors);
+    run_units(g_.batch * tiles_, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) {
+      [[maybe_unused]] const typename V::UnitScope scope;
+      const Tile t = tile_at(unit, lane);
+      tile(t, k_block, k_end, lane, worker);
+      if (k_end == p_.k_blocks) hand_on(t, lane, worker);
+    });
+  }
+
   char* private_area(int lane) const { return base_ + p_.private_offset + lane * p_.private_bytes; }
   Lane& lane_at(int lane) const { return *reinterpret_cast<Lane*>(private_area(lane)); }
   float* floats(int lane, int64_t offset) const { return reinterpret_cast<float*>(private_area(lane) + offset); }
   float* panel_area(int lane, int which) const { return floats(lane, p_.panels_offset + which * p_.panel_bytes); }
   float* shared_panel(int64_t k_block, int64_t panel) const {
-    const int64_t before = by_block_ ? 0 : V::words(k_block * kGemmBlock) * column_panels_ * kColumns;
-    return reinterpret_cast<float*>(base_ + p_.shared_offset) + before + panel * kColumns * V::words(depth_of(k_block));
+    const int64_t before = by_block_ ? 0 : V::words(k_block * kGemmBlock) * group_panels_ * kColumns;
+    return reinterpret_cast<float*>(base_ + p_.shared_offset) + before +
+           (panel - first_panel_) * kColumns * V::words(depth_of(k_block));
   }
   int64_t depth_of(int64_t k_block) const { return std::min(g_.k - k_block * kGemmBlock, kGemmBlock); }
   int64_t columns_in(int64_t panel) const { return std::min(kColumns, p_.columns - panel * kColumns); }
 
-  /// All panels of some blocks of k, for all lanes: a few panels a unit, and of them a few k at a time where columns are adjacent, so
+  /// The group's panels of some blocks of k, for all lanes: a few panels a unit, and of them a few k at a time where columns are adjacent, so
   /// that memory is read in long pieces.
   void pack_columns(int64_t k_block, int64_t k_end, Cursor* cursors) const {
     constexpr int64_t kMostPanels = 16, kUnitsALane = 4, kWholeWords = V::kSteps * V::words(1),
                       kStep = kWholeWords > 8 ? kWholeWords : 8;
-    const int64_t wanted = ceil_div(column_panels_ * (k_end - k_block), kUnitsALane * p_.threads);
+    const int64_t wanted = ceil_div(group_panels_ * (k_end - k_block), kUnitsALane * p_.threads);
     const int64_t together = panels_can_be_copied_ ? std::clamp<int64_t>(wanted, 1, kMostPanels) : 1;
-    const int64_t groups = ceil_div(column_panels_, together);
-    run_units((k_end - k_block) * groups, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) {
-      const int64_t block = k_block + unit / groups, k0 = block * kGemmBlock, depth = depth_of(block),
-                    first = unit % groups * together, end = std::min(first + together, column_panels_);
+    const int64_t pieces = ceil_div(group_panels_, together), last_panel = first_panel_ + group_panels_;
+    run_units((k_end - k_block) * pieces, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) {
+      const int64_t block = k_block + unit / pieces, k0 = block * kGemmBlock, depth = depth_of(block),
+                    first = first_panel_ + unit % pieces * together, end = std::min(first + together, last_panel);
       if (!panels_can_be_copied_) return pack_panel_now(0, block, first, shared_panel(block, first), lane, worker);
       const int64_t columns = std::min(end * kColumns, p_.columns) - first * kColumns;
       for (int64_t p = 0; p < depth; p += kStep) {
@@ -127,12 +135,14 @@ class Nest {
     t.row_block = index / p_.column_blocks;
     t.row0 = row_begin(t.row_block);
     t.rows = row_begin(t.row_block + 1) - t.row0;
-    t.panel0 = part_begin(column_panels_, p_.column_blocks, column_block);
-    t.panel1 = part_begin(column_panels_, p_.column_blocks, column_block + 1);
+    t.panel0 = tile_panel(column_block);
+    t.panel1 = tile_panel(column_block + 1);
     t.column0 = t.panel0 * kColumns;
     t.columns = std::min(t.panel1 * kColumns, p_.columns) - t.column0;
     if (p_.tile_scratch && by_block_)
-      t.c = reinterpret_cast<float*>(base_ + p_.sums_offset) + t.row0 * p_.tile_ld + t.column0, t.ldc = p_.tile_ld;
+      t.c = reinterpret_cast<float*>(base_ + p_.sums_offset) + (t.row0 - row_begin(0)) * p_.tile_ld +
+            (t.panel0 - first_panel_) * kColumns,
+      t.ldc = p_.tile_ld;
     else if (p_.tile_scratch)
       t.c = floats(lane, p_.tile_offset), t.ldc = p_.tile_ld;
     else if (!p_.rounds_in_kernel)
@@ -143,7 +153,14 @@ class Nest {
   T* result(int64_t batch, int64_t row, int64_t column) const {
     return static_cast<T*>(g_.c) + batch * g_.c_batch_stride + row * g_.c_row_stride + column;
   }
-  int64_t row_begin(int64_t row_block) const { return part_begin(p_.rows, p_.row_blocks, row_block); }
+  int64_t row_begin(int64_t row_block) const {
+    const int64_t first = part_begin(p_.rows, p_.row_groups, row_group_),
+                  end = part_begin(p_.rows, p_.row_groups, row_group_ + 1);
+    return first + part_begin(end - first, p_.row_blocks, row_block);
+  }
+  int64_t tile_panel(int64_t column_block) const {
+    return first_panel_ + part_begin(group_panels_, p_.column_blocks, column_block);
+  }
 
   Strip strip_of(const Tile& t, int64_t panel, int64_t k_block, int lane) const {
     const bool is_last = k_block + 1 == p_.k_blocks, rounds = p_.rounds_in_kernel && is_last;
@@ -196,77 +213,73 @@ class Nest {
     if constexpr (V::kSteps == 1)
       if (!is_shared_ && reads_in_place<V>(t.rows, p_.columns, column_lines_)) return direct_tile(t, lane, worker);
     for (; k_block < k_end; ++k_block) {
-      const RowBlock& rows = rows_ready({t.batch, t.row_block, k_block}, false, lane, worker);
+      const RowsId id = rows_of({t.unit, k_block});
+      const RowBlock& rows = rows_ready(id, false, lane, worker);
+      const Step next = step_after(t.unit, k_block, lane);
       SideWork<V> side;
-      ask_for_rows(side, by_block_ ? rows_after_in_block(t, k_block, lane) : rows_after(t, k_block));
+      if (next.unit >= 0 && rows_of(next) != id) ask_for_rows(side, rows_of(next));
       for (int64_t panel = t.panel0; panel < t.panel1; ++panel) {
+        const bool is_last = panel + 1 == t.panel1;
         side.strips = t.panel1 - panel;
         if (is_shared_) {
-          ask_for_panel(side, t, k_block, panel);
+          ask_for_panel(side, is_last ? next : Step{t.unit, k_block}, is_last ? first_panel_of(next) : panel + 1);
           columns_of_rows<V>(strip_of(t, panel, k_block, lane), rows, shared_panel(k_block, panel), side);
           continue;
         }
-        const int now = panel_ready({t.batch, k_block, panel}, lane, worker);
-        const PanelId next = panel_after(t, {t.batch, k_block, panel});
-        const bool copies = start_copy(side, t, next, lane, 1 - now);
+        const auto panel_at = [&](int64_t p) {
+          return p < t.panel1 ? PanelId{t.batch, k_block, p} : p == t.panel1 ? panel_of(next) : PanelId{};
+        };
+        const PanelId after = panel_at(panel + 1);
+        const int now = panel_ready(panel_at(panel), lane, worker);
+        const bool copies = start_copy(side, after, panel_at(panel + 2), lane, 1 - now);
         columns_of_rows<V>(strip_of(t, panel, k_block, lane), rows, panel_area(lane, now), side);
         if (!copies) continue;
         side.complete_copy();
-        zero_missing_words<V>(panel_area(lane, 1 - now), kColumns, depth_of(next.k_block));
-        lane_at(lane).panels[1 - now] = next;
+        zero_missing_words<V>(panel_area(lane, 1 - now), kColumns, depth_of(after.k_block));
+        lane_at(lane).panels[1 - now] = after;
       }
     }
   }
 
-  /// The rows that the lane will most likely want after these: the next k block's, or those of the next unit.
-  RowsId rows_after(const Tile& t, int64_t k_block) const {
-    if (k_block + 1 < p_.k_blocks) return {t.batch, t.row_block, k_block + 1};
-    const int64_t unit = t.unit + 1;
-    if (unit >= g_.batch * tiles_) return {};
-    const RowsId next{unit / tiles_, unit % tiles_ / p_.column_blocks, 0};
-    return next == RowsId{t.batch, t.row_block, k_block} ? RowsId{} : next;
+  /// A block of k of a tile.
+  struct Step {
+    int64_t unit = -1, k_block = -1;
+  };
+  /// What the lane will most likely do after a step; nothing where its range ends.
+  Step step_after(int64_t unit, int64_t k_block, int lane) const {
+    const int64_t units = g_.batch * tiles_;
+    if (!by_block_ && k_block + 1 < p_.k_blocks) return {unit, k_block + 1};
+    if (unit + 1 < part_begin(units, p_.threads, lane + 1)) return {unit + 1, by_block_ ? k_block : 0};
+    if (by_block_ && k_block + 1 < p_.k_blocks) return {part_begin(units, p_.threads, lane), k_block + 1};
+    return {};
   }
-  /// The same where all tiles are done block by block: in the end those that the lane begins the next block with.
-  RowsId rows_after_in_block(const Tile& t, int64_t k_block, int lane) const {
-    const bool is_last = t.unit + 1 == part_begin(tiles_, p_.threads, lane + 1);
-    const int64_t unit = is_last ? part_begin(tiles_, p_.threads, lane) : t.unit + 1,
-                  next_block = is_last ? k_block + 1 : k_block;
-    if (unit >= tiles_ || next_block >= p_.k_blocks) return {};
-    const RowsId next{0, unit / p_.column_blocks, next_block};
-    return next == RowsId{0, t.row_block, k_block} ? RowsId{} : next;
-  }
-
-  PanelId panel_after(const Tile& t, const PanelId& now) const {
-    if (now.panel + 1 < t.panel1) return {now.batch, now.k_block, now.panel + 1};
-    if (!by_block_ && now.k_block + 1 < p_.k_blocks) return {now.batch, now.k_block + 1, t.panel0};
-    const int64_t unit = t.unit + 1;
-    if (unit >= g_.batch * tiles_) return {};
-    return {unit / tiles_, by_block_ ? now.k_block : 0, part_begin(column_panels_, p_.column_blocks, unit % p_.column_blocks)};
+  RowsId rows_of(const Step& s) const { return {s.unit / tiles_, row_group_, s.unit % tiles_ / p_.column_blocks, s.k_block}; }
+  int64_t first_panel_of(const Step& s) const { return tile_panel(s.unit % p_.column_blocks); }
+  PanelId panel_of(const Step& s) const {
+    return s.unit < 0 ? PanelId{} : PanelId{s.unit / tiles_, s.k_block, first_panel_of(s)};
   }
 
   /// Hardware has the next panel in time where L2 keeps a good part of them all.
-  void ask_for_panel(SideWork<V>& side, const Tile& t, int64_t k_block, int64_t panel) const {
-    if (!panels_are_far_) return;
-    const PanelId next = panel_after(t, {t.batch, k_block, panel});
-    if (next.batch < 0) return;
-    side.panel = reinterpret_cast<const char*>(shared_panel(next.k_block, next.panel));
-    side.panel_lines = V::words(depth_of(next.k_block)) * kColumns * int64_t{sizeof(float)} / 64;
+  void ask_for_panel(SideWork<V>& side, const Step& step, int64_t panel) const {
+    if (!panels_are_far_ || step.unit < 0) return;
+    side.panel = reinterpret_cast<const char*>(shared_panel(step.k_block, panel));
+    side.panel_lines = V::words(depth_of(step.k_block)) * kColumns * int64_t{sizeof(float)} / 64;
   }
 
   void ask_for_rows(SideWork<V>& side, const RowsId& next) const {
-    if (next.batch < 0) return;
     const int64_t row0 = row_begin(next.row_block), rows = row_begin(next.row_block + 1) - row0;
     side.next_rows =
         lookahead_of(row_lines_, next.batch, row0, rows, next.k_block * kGemmBlock, depth_of(next.k_block), side.next_rows_lines);
   }
 
-  bool start_copy(SideWork<V>& side, const Tile& t, const PanelId& id, int lane, int which) const {
+  /// Has `id` copied during the next strip, and the start of `then` asked for.
+  bool start_copy(SideWork<V>& side, const PanelId& id, const PanelId& then, int lane, int which) const {
     side.src = first_row(id);
     if (side.src == nullptr) return false;
     lane_at(lane).panels[which] = {};
     side.dtype = column_lines_.dtype, side.step = column_lines_.depth_stride, side.rows = depth_of(id.k_block),
     side.dst = panel_area(lane, which);
-    side.then = first_row(panel_after(t, id));  // past the end of the tile a guess
+    side.then = first_row(then);
     return true;
   }
   /// Where a panel that can be copied lies, else nullptr.
@@ -281,7 +294,7 @@ class Nest {
 
   void direct_tile(const Tile& t, int lane, int worker) const {
     for (int64_t k_block = 0; k_block < p_.k_blocks; ++k_block) {
-      const RowBlock& rows = rows_ready({t.batch, t.row_block, k_block}, true, lane, worker);
+      const RowBlock& rows = rows_ready(rows_of({t.unit, k_block}), true, lane, worker);
       Strip strip = strip_of(t, t.panel0, k_block, lane);
       strip.columns = t.columns;
       direct_columns<V>(strip, rows, column_lines_.at<float>(t.batch, t.column0, k_block * kGemmBlock), column_lines_.line_stride,
@@ -322,7 +335,8 @@ class Nest {
   Workers& workers_;
   bool is_shared_, by_block_, panels_can_be_copied_, panels_are_far_;
   Lines row_lines_, column_lines_;
-  int64_t column_panels_ = 0, tiles_ = 0;
+  int64_t column_panels_ = 0, tiles_ = 0;                       // tiles of a group
+  int64_t row_group_ = 0, first_panel_ = 0, group_panels_ = 0;  // the group that is being done
 };
 
 /// A small operand that a hole gives, dense and in fp32.

@@ -9,14 +9,18 @@ namespace {
 
 constexpr int64_t kLine = 64;
 constexpr int64_t kFloat = sizeof(float);
-// Columns packed for all threads at once: up to this many bytes; those that could be copied too, only where so many rows share the
-// cost and L3 keeps them.
-constexpr int64_t kMaxSharedBytes = 64 << 20, kMinSharedRows = 1024;
-// Blocks of k in turn: many of them, columns that leave the caches before they are read again, few sums. Weight gradients.
-constexpr int64_t kMinBlocks = 4, kMinBlockRows = 64, kMinBlockBytes = 8 << 20, kMaxSumBytes = 8 << 20;
+// Columns are packed for all threads, a quarter of L3 at a time; those that could be copied too only where so many rows share the
+// cost (fewer, where the columns leave L2 between one tile's copy and the next one's).
+constexpr int64_t kMinSharedRows = 1024, kMinSharedRowsOfMany = 256;
+// Blocks of k in turn: many of them, and columns that have left L2 by the time they are read again. Sums that wait in scratch are a
+// quarter of L3, too, of so few columns that hundreds of rows still share what is packed.
+constexpr int64_t kMinBlocks = 4, kMinBlockRows = 64, kMaxSumColumns = 4096;
 constexpr int64_t kMaxSwappedRows = 8, kMaxAdjacentSwap = 64;
-constexpr int64_t kTilesAThread = 4;
-constexpr double kWorthEvening = 0.005;  // idle share of the threads that smaller blocks may cost
+// Of L2, what a tile's rows may take by path.
+constexpr int64_t kPrivatePercent = 55, kSharedPercent = 33, kByBlockPercent = 50;
+constexpr int64_t kTilesAThread = 16;      // a slow core then holds up the others by a sixteenth of its share
+constexpr int64_t kTilesOfManyBlocks = 4;  // each prepares its rows for each block of k
+constexpr double kWorthEvening = 0.005;    // idle share of the threads that smaller blocks may cost
 
 int64_t multiply_adds(const Gemm& g) { return g.batch * g.m * g.n * std::max<int64_t>(g.k, 1); }
 
@@ -32,6 +36,14 @@ int64_t most_tile_columns(int64_t rows, const MicroShape& shape, int64_t percent
   return std::clamp<int64_t>(fit / shape.columns(), 4, 1024) * shape.columns();
 }
 
+/// What a group may pack, and what it may keep in sums; a cache for dozens of cores is not ours alone.
+int64_t most_group_bytes() { return std::min<int64_t>(cache_sizes().l3_bytes / 4, 16 << 20); }
+
+/// Panels of columns of depth k packed at a time.
+int64_t most_group_panels(const MicroShape& shape, int64_t k) {
+  return std::max<int64_t>(most_group_bytes() / (shape.columns() * shape.words(k) * kFloat), 1);
+}
+
 /// Units of one size: where their number is no multiple of the threads, the last ones keep few threads busy. A few more, smaller blocks
 /// of rows then.
 int64_t even_row_blocks(const GemmPlan& p, int64_t batch, const MicroShape& shape) {
@@ -39,7 +51,7 @@ int64_t even_row_blocks(const GemmPlan& p, int64_t batch, const MicroShape& shap
     const int64_t units = row_blocks * p.column_blocks * batch;
     return 1 - static_cast<double>(units) / static_cast<double>(round_up(units, p.threads));
   };
-  const int64_t most = std::min(p.row_blocks + p.threads - 1, p.rows / shape.rows);
+  const int64_t most = std::min(p.row_blocks + p.threads - 1, p.group_rows() / shape.rows);
   int64_t best = p.row_blocks;
   for (int64_t r = p.row_blocks + 1; r <= most; ++r)
     if (idle_share(r) < idle_share(best) - kWorthEvening) best = r;
@@ -50,6 +62,7 @@ void lay_out(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
   const int64_t depth = std::min(std::max<int64_t>(g.k, 1), kGemmBlock), words = shape.words(depth);
   const bool holes = g.a.hole != nullptr || g.b.hole != nullptr, is_private = p.path == GemmPlan::Path::kPrivate,
              by_block = p.path == GemmPlan::Path::kByBlock;
+  const int64_t group_columns = p.group_panels(shape.columns()) * shape.columns();
   const bool bf16_rows = g.operand_dtype == DType::bf16 && (p.swapped ? g.b : g.a).hole != nullptr;
   const auto bytes_of = [](int64_t floats) { return round_up(floats * kFloat, kLine); };
   int64_t at = kLaneHeaderBytes;
@@ -60,7 +73,7 @@ void lay_out(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
   // A hole's block of columns or, where the hole cannot write fp32 in place, of rows
   p.staging_offset = take(std::max(holes ? bytes_of(shape.columns() * kGemmBlock) : 0,
                                    bf16_rows ? bytes_of(p.max_tile_rows * row_area_ld(depth) / 2) : 0));
-  p.tile_ld = row_area_ld(by_block ? p.columns : p.max_tile_columns);
+  p.tile_ld = row_area_ld(by_block ? group_columns : p.max_tile_columns);
   p.tile_offset = take(p.tile_scratch && !by_block ? bytes_of(p.max_tile_rows * p.tile_ld) : 0);
   p.transposed_offset = take(p.swapped && g.store != nullptr ? bytes_of(p.max_tile_columns * p.max_tile_rows) : 0);
   p.partial_offset =
@@ -69,17 +82,12 @@ void lay_out(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
 
   p.private_offset = kLine * p.threads;
   p.shared_offset = p.private_offset + p.private_bytes * p.threads;
-  p.sums_offset = p.shared_offset +
-                  (is_private ? 0 : bytes_of(round_up(p.columns, shape.columns()) * shape.words(by_block ? kGemmBlock : g.k)));
-  p.total_bytes = p.sums_offset + (by_block && p.tile_scratch ? bytes_of(p.rows * p.tile_ld) : 0);
+  p.sums_offset = p.shared_offset + (is_private ? 0 : bytes_of(group_columns * shape.words(by_block ? kGemmBlock : g.k)));
+  p.total_bytes = p.sums_offset + (by_block && p.tile_scratch ? bytes_of(p.group_rows() * p.tile_ld) : 0);
 }
 
-}  // namespace
-
-GemmPlan plan_gemm(const Gemm& g, const MicroShape& shape, int num_threads) {
-  GemmPlan p;
-  p.threads = static_cast<int>(std::clamp<int64_t>(multiply_adds(g) / kThreadWork, 1, num_threads));
-
+/// Which operand serves as rows, and where sums build up.
+void choose_roles(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
   // Rows are broadcast, columns fill vectors. Where A has its rows adjacent in memory they serve as vectors as they are, and the
   // fewer columns of B are what has to be packed.
   const bool few = g.n <= std::min<int64_t>(kMaxSwappedRows, shape.rows) && g.m >= 2 * g.n && g.m >= shape.lanes;
@@ -92,35 +100,63 @@ GemmPlan plan_gemm(const Gemm& g, const MicroShape& shape, int num_threads) {
   p.rounds_in_kernel = g.result_dtype == DType::bf16 && g.store == nullptr && !p.swapped;
   const bool one_pass = shape.words(std::min(g.k, kGemmBlock)) <= shape.depth;  // else chains wait in C
   p.tile_scratch = g.store != nullptr || p.swapped || (p.rounds_in_kernel && (p.k_blocks > 1 || !one_pass));
+}
 
+/// How columns get packed, and how many at a time.
+void choose_path(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
+  using Path = GemmPlan::Path;
   // Columns adjacent in memory can be copied by each tile on the way, at 1 % where a tile has many rows. All others, and where
   // there are rows enough to share the cost, are packed once for all; in a batch by each tile.
   const bool copied = p.swapped ? g.a.hole == nullptr && g.a.row_stride == 1 : g.b.hole == nullptr && g.b.col_stride == 1;
-  const int64_t panel_columns = shape.columns(), column_panels = ceil_div(p.columns, panel_columns),
-                all_columns = column_panels * panel_columns;
-  const int64_t packed_bytes = all_columns * shape.words(g.k) * kFloat;
-  const bool worth_sharing =
-      copied ? p.rows >= kMinSharedRows && packed_bytes <= cache_sizes().l3_bytes / 4 : p.rows > most_tile_rows(shape, 55);
-  const bool by_block = g.batch == 1 && !p.swapped && p.k_blocks >= kMinBlocks && packed_bytes > kMinBlockBytes &&
-                        p.rows * all_columns * kFloat <= kMaxSumBytes && p.rows >= kMinBlockRows;
-  const bool is_shared = by_block || (worth_sharing && g.batch == 1 && packed_bytes <= kMaxSharedBytes);
-  p.path = by_block ? GemmPlan::Path::kByBlock : is_shared ? GemmPlan::Path::kShared : GemmPlan::Path::kPrivate;
+  const int64_t panels = ceil_div(p.columns, shape.columns()),
+                packed_bytes = panels * shape.columns() * shape.words(g.k) * kFloat, l2_bytes = cache_sizes().l2_bytes;
+  const int64_t enough_rows = !copied                       ? most_tile_rows(shape, kPrivatePercent) + 1
+                              : packed_bytes > 2 * l2_bytes ? kMinSharedRowsOfMany
+                                                            : kMinSharedRows;
+  const bool by_block = !p.swapped && p.k_blocks >= kMinBlocks && p.rows >= kMinBlockRows && packed_bytes > 4 * l2_bytes;
+  p.path = g.batch > 1 ? Path::kPrivate : by_block ? Path::kByBlock : p.rows >= enough_rows ? Path::kShared : Path::kPrivate;
+  if (p.path == Path::kPrivate) return;
 
+  const bool sums_wait = p.path == Path::kByBlock && p.tile_scratch;
+  int64_t most_panels = most_group_panels(shape, p.path == Path::kByBlock ? kGemmBlock : g.k);
+  if (sums_wait) most_panels = std::min(most_panels, kMaxSumColumns / shape.columns());
+  p.column_groups = ceil_div(panels, most_panels);
+  const int64_t sum_bytes = p.rows * p.group_panels(shape.columns()) * shape.columns() * kFloat;
+  if (sums_wait) p.row_groups = std::min(ceil_div(sum_bytes, most_group_bytes()), ceil_div(p.rows, kMinBlockRows));
+}
+
+/// Tiles of a group.
+void choose_tiles(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
+  const bool is_shared = p.path == GemmPlan::Path::kShared, by_block = p.path == GemmPlan::Path::kByBlock;
+  const int64_t panels = p.group_panels(shape.columns());
   // A tile whose sums wait in scratch shares L2 with its rows: as many as words of one element would be.
-  const int64_t rows_percent = by_block ? 50 : (is_shared ? 33 : 55) / (p.tile_scratch ? shape.steps : 1);
-  p.row_blocks = ceil_div(p.rows, most_tile_rows(shape, rows_percent));
-  p.max_tile_rows = ceil_div(p.rows, p.row_blocks);
+  const int64_t percent = is_shared ? kSharedPercent : kPrivatePercent;
+  p.row_blocks =
+      ceil_div(p.group_rows(), most_tile_rows(shape, by_block ? kByBlockPercent : percent / (p.tile_scratch ? shape.steps : 1)));
+  p.max_tile_rows = ceil_div(p.group_rows(), p.row_blocks);
   // Several k blocks visit a tile several times, and rows that are packed are packed once a tile: a larger one then.
+  const bool visits_often = p.k_blocks > 1 && !by_block;
   if (p.tile_scratch && !by_block)
-    p.column_blocks = ceil_div(all_columns, most_tile_columns(p.max_tile_rows, shape, p.k_blocks > 1 ? 50 : 25));
+    p.column_blocks = ceil_div(panels * shape.columns(), most_tile_columns(p.max_tile_rows, shape, visits_often ? 50 : 25));
   if (p.threads > 1) {
-    const int64_t wanted = ceil_div(kTilesAThread * p.threads, p.row_blocks * g.batch);
-    p.column_blocks = std::max(p.column_blocks, std::min(wanted, std::max<int64_t>(column_panels / 2, 1)));
+    const int64_t wanted = ceil_div((visits_often ? kTilesOfManyBlocks : kTilesAThread) * p.threads, p.row_blocks * g.batch);
+    p.column_blocks = std::max(p.column_blocks, std::min(wanted, std::max<int64_t>(panels / 2, 1)));
   }
-  p.column_blocks = std::min(p.column_blocks, column_panels);
+  const int64_t fewest = std::max<int64_t>(ceil_div(p.columns, shape.columns()) / p.column_groups, 1);  // of the smallest group
+  p.column_blocks = std::min(p.column_blocks, fewest);
   p.row_blocks = even_row_blocks(p, g.batch, shape);
-  p.max_tile_rows = ceil_div(p.rows, p.row_blocks);
-  p.max_tile_columns = ceil_div(column_panels, p.column_blocks) * panel_columns;
+  p.max_tile_rows = ceil_div(p.group_rows(), p.row_blocks);
+  p.max_tile_columns = ceil_div(panels, p.column_blocks) * shape.columns();
+}
+
+}  // namespace
+
+GemmPlan plan_gemm(const Gemm& g, const MicroShape& shape, int num_threads) {
+  GemmPlan p;
+  p.threads = static_cast<int>(std::clamp<int64_t>(multiply_adds(g) / kThreadWork, 1, num_threads));
+  choose_roles(p, g, shape);
+  choose_path(p, g, shape);
+  choose_tiles(p, g, shape);
   lay_out(p, g, shape);
   return p;
 }

@@ -26,24 +26,32 @@ struct MicroShape {
 struct GemmPlan {
   enum class Path : uint8_t {
     kPrivate,  // units are (batch, tile); each copies the columns that it needs into its own panels
-    kShared,   // all threads pack all columns once, then units are tiles
-    kByBlock,  // the same for each block of k in turn: sums of all tiles wait in C, or in scratch, for the last block
+    kShared,   // all threads pack the columns of a group once, then units are its tiles
+    kByBlock,  // the same for each block of k in turn: sums of a group's tiles wait in C, or in scratch, for the last block
   };
   Path path = Path::kPrivate;
   bool swapped = false;
   int threads = 1;
   int64_t rows = 0, columns = 0;              // after swapping
-  int64_t row_blocks = 1, column_blocks = 1;  // tiles
+  int64_t row_groups = 1, column_groups = 1;  // done in turn, so that what is packed and what waits stays within bounds
+  int64_t row_blocks = 1, column_blocks = 1;  // tiles of a group
   int64_t max_tile_rows = 0, max_tile_columns = 0;
   int64_t k_blocks = 1;
   bool tile_scratch = false;      // tiles go to private scratch, then to a hole or (swapped, bf16) to C
   bool rounds_in_kernel = false;  // a bf16 C is written by the kernels of the last k block; the tile holds the sum before
   int64_t tile_ld = 0;
-  // Workspace, bytes from its start: a cursor a lane, a private area a lane, the packed columns, all sums
+  // Workspace, bytes from its start: a cursor a lane, a private area a lane, a group's packed columns, its sums
   int64_t private_offset = 0, private_bytes = 0, shared_offset = 0, sums_offset = 0, total_bytes = 0;
   // Inside a private area, bytes from its start: a block of rows, two panels of columns, a hole's block, the tile
   int64_t rows_offset = 0, panels_offset = 0, panel_bytes = 0, staging_offset = 0, tile_offset = 0, transposed_offset = 0,
           partial_offset = 0;
+
+  /// Of the largest group.
+  int64_t group_rows() const { return (rows + row_groups - 1) / row_groups; }
+  int64_t group_panels(int64_t panel_columns) const {
+    const int64_t panels = (columns + panel_columns - 1) / panel_columns;
+    return (panels + column_groups - 1) / column_groups;
+  }
 };
 
 // Below this many multiply-adds a thread, waking it costs more than it saves.
