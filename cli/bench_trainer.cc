@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "analysis/statistics.h"
+#include "api/json_config.h"
 #include "backend/backend.h"
 #include "command.h"
 #include "io/file.h"

@@ -41,9 +41,8 @@ void add_memory_budget(
 void refuse_empty_options(const CLI::App* command);
 void add_seed(CLI::App* command, uint64_t& seed, const std::string& help);
 
-/// Largest sizes that the options accept.
-constexpr int64_t kMaxBatch = 100'000'000, kMaxSeq = 10'000'000, kMaxWidth = 1'000'000, kMaxBlocks = 10'000,
-                  kMaxSteps = int64_t{1} << 40;
+/// Largest sizes that the options accept (of blocks: kMaxBlocks).
+constexpr int64_t kMaxBatch = 100'000'000, kMaxSeq = 10'000'000, kMaxWidth = 1'000'000, kMaxSteps = int64_t{1} << 40;
 
 /// One JSON object on one line, numbers unrounded.
 void print_json(const Json& result);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "api/json_config.h"
 #include "backend/backend.h"
 #include "command.h"
 #include "support/error.h"

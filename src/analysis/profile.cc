@@ -6,6 +6,14 @@
 #include "support/text_table.h"
 
 namespace ws {
+namespace {
+
+void add(Profile::Kind& to, const Profile::Kind& k) {
+  to.kernels += k.kernels, to.seconds += k.seconds, to.flops += k.flops, to.bytes += k.bytes;
+  to.least_seconds += k.least_seconds, to.predicted_seconds += k.predicted_seconds;
+}
+
+}  // namespace
 
 Profile make_profile(const Program& program, const std::vector<double>& seconds, const Prediction& prediction,
                      const Roofs& roofs) {
@@ -42,9 +50,7 @@ std::vector<Profile::Kind> Profile::by_kind() const {
   for (const Kernel& k : kernels) {
     auto found = std::find_if(kinds.begin(), kinds.end(), [&](const Kind& other) { return other.kind == k.kind; });
     if (found == kinds.end()) found = kinds.insert(kinds.end(), Kind{k.kind});
-    ++found->kernels;
-    found->seconds += k.seconds, found->flops += k.flops, found->bytes += k.bytes;
-    found->least_seconds += k.least_seconds, found->predicted_seconds += k.predicted_seconds;
+    add(*found, {k.kind, 1, k.seconds, k.flops, k.bytes, k.least_seconds, k.predicted_seconds});
   }
   std::stable_sort(kinds.begin(), kinds.end(), [](const Kind& a, const Kind& b) { return a.seconds > b.seconds; });
   return kinds;
@@ -62,8 +68,7 @@ std::string Profile::kinds_text() const {
   Kind all{"all"};
   for (const Kind& k : by_kind()) {
     row(k);
-    all.kernels += k.kernels, all.seconds += k.seconds, all.flops += k.flops, all.bytes += k.bytes;
-    all.least_seconds += k.least_seconds, all.predicted_seconds += k.predicted_seconds;
+    add(all, k);
   }
   row(all);
   return table.str();

@@ -40,8 +40,6 @@ const char* word_of(Enum value, const Word<Enum> (&words)[N]) {
   return "?";
 }
 
-constexpr int64_t kMaxBlocks = 10'000;  // as the command line allows
-
 int64_t read_size(const Json& json, const char* key, int64_t otherwise, const std::string& where, int64_t least = 1) {
   auto value = json_get_or<int64_t>(json, key, otherwise, where);
   if (value < least) fail("{}: \"{}\" is {}, but must be at least {}", where, key, value, least);

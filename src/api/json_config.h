@@ -1,5 +1,6 @@
 // Models as JSON, in the words of the recorded reference runs.
 #pragma once
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -8,6 +9,9 @@
 #include "wholestep/models.h"
 
 namespace ws {
+
+/// Blocks, hidden layers or convolutions of a model, in JSON and on the command line.
+constexpr int64_t kMaxBlocks = 10'000;
 
 /// Throws an Error naming `where` and the key where `object` has a key outside `known`.
 void check_known_keys(const Json& object, std::initializer_list<std::string_view> known, const std::string& where);
