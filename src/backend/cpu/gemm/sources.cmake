@@ -1,6 +1,9 @@
 # One file per ISA, each with its own flags. No contraction: FMAs are those that the source writes.
 # g++ 12 warns of undefined values inside its own AVX-512 header.
 set(WS_GEMM_FLAGS "-O3;-ffp-contract=off")
+if(WS_SANITIZE)
+  set(WS_GEMM_FLAGS "-O2;-ffp-contract=off;-Wno-uninitialized")   # instrumented, -O3 takes five minutes a file
+endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set_source_files_properties(src/backend/cpu/gemm/gemm_avx2.cc PROPERTIES COMPILE_OPTIONS "${WS_GEMM_FLAGS};-mavx2;-mfma")
   set_source_files_properties(src/backend/cpu/gemm/gemm_avx512.cc PROPERTIES COMPILE_OPTIONS "${WS_GEMM_FLAGS};-mavx512f;-mavx512vl;-mavx512dq;-mavx512bw;-mfma;-Wno-maybe-uninitialized")
