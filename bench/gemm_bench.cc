@@ -49,6 +49,8 @@ const std::vector<Shape>& shapes() {
       {"encoder forward", 4096, 1024, 256},
       {"encoder weight gradient", 256, 4096, 1024, true},
       {"mlp", 256, 512, 512},
+      {"wide", 512, 1024, 2048},
+      {"wide", 2048, 2048, 2048},
   };
   return all;
 }

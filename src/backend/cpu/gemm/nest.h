@@ -94,8 +94,8 @@ class Nest {
   int64_t depth_of(int64_t k_block) const { return std::min(g_.k - k_block * kGemmBlock, kGemmBlock); }
   int64_t columns_in(int64_t panel) const { return std::min(kColumns, p_.columns - panel * kColumns); }
 
-  /// The group's panels of some blocks of k, for all lanes: a few panels a unit, and of them a few k at a time where columns are adjacent, so
-  /// that memory is read in long pieces.
+  /// The group's panels of some blocks of k, for all lanes: a few panels a unit, and of them a few k at a time where columns are
+  /// adjacent, so that memory is read in long pieces.
   void pack_columns(int64_t k_block, int64_t k_end, Cursor* cursors) const {
     constexpr int64_t kMostPanels = 16, kUnitsALane = 4, kWholeWords = V::kSteps * V::words(1),
                       kStep = kWholeWords > 8 ? kWholeWords : 8;
