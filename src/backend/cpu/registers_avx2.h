@@ -25,7 +25,7 @@ struct Avx2Registers {
   }
   static Reg load_part(const ws::Bf16* p, int lanes) {
     ws::Bf16 part[kLanes] = {};
-    std::memcpy(part, p, static_cast<size_t>(lanes) * sizeof(ws::Bf16));
+    for (int i = 0; i < lanes; ++i) part[i] = p[i];  // of nothing p may be null, which memcpy must not see
     return load(part);
   }
   static Reg broadcast(const float* p) { return _mm256_broadcast_ss(p); }
