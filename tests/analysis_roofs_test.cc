@@ -13,11 +13,12 @@
 namespace ws {
 namespace {
 
-#if defined(__SANITIZE_THREAD__)
-constexpr double kMostSeconds = 60;
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr bool kInstrumented = true;  // each access is checked: the checks take the time, whatever level answers
 #else
-constexpr double kMostSeconds = 6;
+constexpr bool kInstrumented = false;
 #endif
+constexpr double kMostSeconds = kInstrumented ? 60 : 6;
 
 TEST(Roofs, AreInOrderAndQuick) {
   const std::clock_t start = std::clock();
@@ -35,7 +36,9 @@ TEST(Roofs, AreInOrderAndQuick) {
     EXPECT_GT(roofs.bf16_flops_per_s, 1e9);
   }
   ASSERT_EQ(roofs.levels.size(), 4u);
-  EXPECT_GT(roofs.levels[0].read_bytes_per_s, roofs.levels[3].read_bytes_per_s);  // L1 against DRAM: an order of magnitude
+  if (!kInstrumented) {
+    EXPECT_GT(roofs.levels[0].read_bytes_per_s, roofs.levels[3].read_bytes_per_s);  // L1 against DRAM: an order of magnitude
+  }
   EXPECT_GT(roofs.levels[3].read_bytes_per_s, 5e8);
   EXPECT_GT(roofs.barrier_ns, roofs.dispatch_ns);
   EXPECT_LT(roofs.dispatch_ns, 10000);

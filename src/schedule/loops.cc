@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
-#include <cstring>
 
+#include "schedule/loop_nest.h"
+#include "support/bf16.h"
 #include "support/error.h"
 
 namespace ws {
@@ -27,12 +27,10 @@ struct Draft {
 class LoopBuilder {
  public:
   LoopBuilder(const LoopContext& c, int group)
-      : c_(c), index_(group), group_(c.groups.list[at(group)]), body_nodes_(c.materialized.bodies[at(group)]) {}
+      : c_(c), index_(group), group_(c.groups.list[at(group)]), body_nodes_(c.materialized.bodies[at(group)]), nest_(c, group) {}
 
   LoopCall build() {
     if (body_nodes_.empty()) return {};
-    choose_walk();
-    choose_dims();
     for (int n : body_nodes_) add_node(n);
     for (int n : body_nodes_) add_stores(n);
     if (!has_effect_) return {};
@@ -42,92 +40,11 @@ class LoopBuilder {
 
  private:
   const Node& node(int n) const { return c_.graph.nodes()[at(n)]; }
-  int64_t count(Value v) const { return c_.graph.type_of(v).shape.num_elements(); }
   bool folds(int n) const { return c_.groups.fold_of_node[at(n)] == index_; }
   bool own(int n) const { return c_.groups.of_node[at(n)] == index_; }
   bool is_reduce(int n) const { return node(n).op->lowering == Lowering::kReduce && !folds(n); }
-
-  void choose_walk() {
-    bool row = false, column = false, flat = false;
-    for (int n : body_nodes_) {
-      if (!is_reduce(n)) continue;
-      const ReduceShape r = reduce_shape(c_.graph, node(n));
-      (r.whole() ? flat : r.along_row() ? row : column) = true;
-      if (!r.whole()) {
-        inner_ = r.along_row() ? r.reduced : r.inner;
-        if (!r.along_row()) column_rows_ = r.reduced;
-      }
-    }
-    walk_ = flat ? Walk::kFlatBlocks : column ? Walk::kRowBlocks : row ? Walk::kRows : Walk::kElements;
-    if (group_.kind == Group::Kind::kGemm) inner_ = group_.inner;
-  }
-
   /// One value a row, where others have one an element.
-  bool at_row_level(Value v) const { return count(v) != group_.elements; }
-
-  void choose_dims() {
-    std::vector<int64_t> cuts = {1};
-    auto add = [&](const Shape& s, int64_t scale) { WS_ASSERT(merge_cuts(cuts, s, scale), "cuts of {} do not nest", s.str()); };
-    if (group_.elements > 1) add(Shape{group_.elements}, 1);
-    for (int n : body_nodes_) {
-      if (folds(n))
-        add(c_.graph.type_of(node(n).results[0]).shape, 1);
-      else if (is_reduce(n))
-        add(c_.graph.type_of(node(n).inputs[0]).shape, 1);
-      else
-        add(c_.graph.type_of(node(n).results[0]).shape, at_row_level(node(n).results[0]) ? row_scale() : 1);
-    }
-    if (inner_ > 1) add(Shape{inner_}, 1);
-    if (column_rows_ > 0) add(Shape{column_rows_, inner_}, 1);
-    for (size_t i = cuts.size(); i-- > 1;) {
-      dims_.push_back(cuts[i] / cuts[i - 1]);
-      lows_.push_back(cuts[i - 1]);
-    }
-    if (dims_.empty()) {
-      dims_.push_back(1);
-      lows_.push_back(1);
-    }
-    // A row of one element is still a row.
-    if ((walk_ == Walk::kRows || walk_ == Walk::kRowBlocks || group_.kind == Group::Kind::kGemm) && inner_ == 1) push_unit_dim();
-    // So is a column of one: a sum over an axis of size 1.
-    if (walk_ == Walk::kRowBlocks && column_rows_ == 1) {
-      const auto first_inner = std::find_if(lows_.begin(), lows_.end(), [&](int64_t low) { return low < inner_; });
-      dims_.insert(dims_.begin() + (first_inner - lows_.begin()), 1);
-      lows_.insert(first_inner, inner_);
-    }
-    for (int n : body_nodes_)
-      if (counts_along_unit_axis(node(n))) push_unit_dim();
-    protected_.assign(dims_.size(), false);
-    for (size_t i = 0; i + 1 < dims_.size(); ++i) {
-      const int64_t low = lows_[i];
-      if (walk_ == Walk::kRows || group_.kind == Group::Kind::kGemm) protected_[i] = low == inner_;
-      if (walk_ == Walk::kRowBlocks) protected_[i] = low == inner_ || low == inner_ * column_rows_;
-    }
-    for (int n : body_nodes_)
-      if (node(n).op->name == "iota") std::fill(protected_.begin(), protected_.end(), true);
-  }
-  bool counts_along_unit_axis(const Node& x) const {
-    return x.op->name == "iota" && c_.graph.type_of(x.results[0]).shape[static_cast<int>(x.attrs.integer("axis"))] == 1;
-  }
-  void push_unit_dim() {
-    dims_.push_back(1);
-    lows_.push_back(1);
-  }
-  int64_t row_scale() const { return inner_ > 1 ? inner_ : group_.inner; }
-
-  /// Strides of a window with `shape`, along the nest's dims.
-  std::vector<int64_t> nest_strides(const Shape& shape, const std::array<int64_t, kMaxRank>& strides, int64_t scale) const {
-    std::vector<int64_t> out(dims_.size(), 0);
-    int64_t low = scale;
-    for (int i = shape.rank() - 1; i >= 0; --i) {
-      const int64_t high = low * shape[i];
-      if (shape[i] != 1)
-        for (size_t d = 0; d < dims_.size(); ++d)
-          if (lows_[d] >= low && lows_[d] < high && dims_[d] != 1) out[d] = strides[at(i)] * (lows_[d] / low);
-      low = high;
-    }
-    return out;
-  }
+  bool at_row_level(Value v) const { return c_.graph.type_of(v).shape.num_elements() != group_.elements; }
 
   int add_draft(Draft d) {
     drafts_.push_back(std::move(d));
@@ -149,7 +66,7 @@ class LoopBuilder {
     d.buffer = is_tile ? -1 : c_.buffer_read_by(s.base, index_);
     if (is_tile) d.access.dtype = DType::f32;
     d.offset = s.offset;
-    d.strides = nest_strides(shape, s.strides, d.row_level ? row_scale() : 1);
+    d.strides = nest_.strides(shape, s.strides, d.row_level ? nest_.row_scale() : 1);
     for (size_t i = 0; i < body_.size(); ++i) {
       if (body_[i].kind != Kind::kLoad) continue;
       const Draft& o = drafts_[at(body_[i].access)];
@@ -214,7 +131,7 @@ class LoopBuilder {
       target.access = {instr.dtype, Step::kUnit};
       target.buffer = r.two_phase() ? c_.partial_of(n) : c_.buffer_of(x.results[0]);
       target.is_target = true;
-      target.strides.assign(dims_.size(), 0);
+      target.strides.assign(nest_.rank(), 0);
       instr.access = add_draft(std::move(target));
       add_instr(std::move(instr));
       has_effect_ = true;
@@ -228,15 +145,9 @@ class LoopBuilder {
   }
   /// iota counts along an axis of its own shape: say which dim of the nest that is.
   Attrs iota_attrs(const Node& x) const {
-    const Shape& shape = c_.graph.type_of(x.results[0]).shape;
-    int64_t low = 1;
-    for (int i = shape.rank() - 1; i > static_cast<int>(x.attrs.integer("axis")); --i) low *= shape[i];
+    const auto axis = static_cast<int>(x.attrs.integer("axis"));
     Attrs attrs = {{"dtype", x.attrs.dtype("dtype")}};
-    const int64_t length = shape[static_cast<int>(x.attrs.integer("axis"))];
-    for (size_t d = 0; d < dims_.size(); ++d)
-      if (length != 1 && lows_[d] == low && dims_[d] == length) attrs.set("axis", static_cast<int64_t>(d));
-    if (attrs.find("axis") == nullptr)
-      attrs.set("axis", static_cast<int64_t>(dims_.size()) - 1);  // the dim of size 1 pushed for it
+    attrs.set("axis", static_cast<int64_t>(nest_.dim_of_axis(c_.graph.type_of(x.results[0]).shape, axis)));
     attrs.set("shape", std::vector<int64_t>{});
     return attrs;
   }
@@ -248,9 +159,8 @@ class LoopBuilder {
     d.access = {c_.graph.type_of(v).dtype, Step::kUnit};
     d.buffer = c_.partial_of(n);
     d.fold = {r.blocks(), r.along_row() ? 1 : r.inner};
-    std::vector<int64_t> partial_strides(dims_.size(), 0);  // partials lie [outer, blocks, inner]
-    for (size_t i = 0; i < dims_.size(); ++i) partial_strides[i] = lows_[i] >= r.inner ? lows_[i] * r.blocks() : lows_[i];
-    d.strides = std::move(partial_strides);
+    for (size_t i = 0; i < nest_.rank(); ++i)  // partials lie [outer, blocks, inner]
+      d.strides.push_back(nest_.low(i) >= r.inner ? nest_.low(i) * r.blocks() : nest_.low(i));
     LoopInstr instr;
     instr.kind = Kind::kFold;
     instr.dtype = d.access.dtype;
@@ -263,7 +173,7 @@ class LoopBuilder {
     Draft d;
     d.access = {body_[at(id)].dtype, Step::kSplat};
     d.buffer = c_.partial_of(n);
-    d.strides.assign(dims_.size(), 0);
+    d.strides.assign(nest_.rank(), 0);
     d.row_level = true;
     store(id, std::move(d));
   }
@@ -290,10 +200,10 @@ class LoopBuilder {
     if (const auto part = c_.parts.find(v.id); part != c_.parts.end()) {
       d.buffer = c_.buffer_of(part->second.whole);
       d.offset = part->second.offset;
-      d.strides = nest_strides(shape, part->second.strides, 1);
+      d.strides = nest_.strides(shape, part->second.strides, 1);
     } else {
       d.buffer = again ? c_.copy_of(v, index_) : c_.buffer_of(v);
-      d.strides = nest_strides(shape, dense_strides(shape), d.row_level ? row_scale() : 1);
+      d.strides = nest_.strides(shape, dense_strides(shape), d.row_level ? nest_.row_scale() : 1);
     }
     store(it->second, std::move(d));
   }
@@ -308,56 +218,40 @@ class LoopBuilder {
       instr.access = add_draft(std::move(draft));
       add_instr(std::move(instr));
     }
-    for (size_t d = dims_.size() - 1; d-- > 0;) {
-      if (protected_[d]) continue;
-      if (dims_[d] == 1 || dims_[d + 1] == 1 || std::all_of(drafts_.begin(), drafts_.end(), [&](const Draft& a) {
-            return a.is_target || a.strides[d] == a.strides[d + 1] * dims_[d + 1];
-          })) {
-        merge_dim(d);
-      } else if (must_merge(d)) {
+    for (size_t d = nest_.rank() - 1; d-- > 0;) {
+      if (!nest_.may_merge(d)) continue;
+      const auto continues = [&](const Draft& a) { return a.is_target || a.strides[d] == a.strides[d + 1] * nest_.dim(d + 1); };
+      const bool merges = nest_.dim(d) == 1 || nest_.dim(d + 1) == 1 || std::all_of(drafts_.begin(), drafts_.end(), continues);
+      if (!merges && !nest_.must_merge(d)) continue;
+      if (!merges)
         for (Draft& a : drafts_)
-          if (!a.is_target && a.strides[d] != a.strides[d + 1] * dims_[d + 1]) make_dense(a);
-        merge_dim(d);
-      }
+          if (!continues(a)) make_dense(a);
+      merge_dim(d);
     }
-    // A hole always has rows and columns.
-    if (group_.kind == Group::Kind::kGemm && dims_.size() == 1) {
-      dims_.insert(dims_.begin(), 1);
-      for (Draft& a : drafts_) a.strides.insert(a.strides.begin(), 0);
-    }
-    if (walk_ == Walk::kRowBlocks && dims_.size() == 1) {
-      dims_.insert(dims_.begin(), 1);
+    // A hole always has rows and columns, and so have sums over rows.
+    if ((group_.kind == Group::Kind::kGemm || nest_.walk() == Walk::kRowBlocks) && nest_.rank() == 1) {
+      nest_.push_outer();
       for (Draft& a : drafts_) a.strides.insert(a.strides.begin(), 0);
     }
   }
   void merge_dim(size_t d) {
     for (Draft& a : drafts_) {
-      if (dims_[d + 1] == 1) a.strides[d + 1] = a.strides[d];
+      if (nest_.dim(d + 1) == 1) a.strides[d + 1] = a.strides[d];
       a.strides.erase(a.strides.begin() + static_cast<std::ptrdiff_t>(d));
     }
-    dims_[d + 1] *= dims_[d];
-    dims_.erase(dims_.begin() + static_cast<std::ptrdiff_t>(d));
-    lows_.erase(lows_.begin() + static_cast<std::ptrdiff_t>(d));
-    protected_.erase(protected_.begin() + static_cast<std::ptrdiff_t>(d));
-  }
-  /// Inner dims of a row kernel, and all dims of a flat one, have to be one axis.
-  bool must_merge(size_t d) const {
-    if (walk_ == Walk::kFlatBlocks) return true;
-    if (walk_ == Walk::kRows) return lows_[d] < inner_;
-    if (walk_ == Walk::kRowBlocks) return lows_[d] < inner_ || (lows_[d] > inner_ && lows_[d] < inner_ * column_rows_);
-    return group_.kind == Group::Kind::kGemm && lows_[d] < inner_;
+    nest_.merge(d);
   }
   void make_dense(Draft& a) {
     WS_ASSERT(a.buffer >= 0 && a.access.step != Step::kSplat, "a tile or a store that no loop nest can walk");
     View window;
     window.buffer = a.buffer;
     window.offset = a.offset;
-    window.dims = Shape(dims_);
-    for (size_t i = 0; i < dims_.size(); ++i) window.strides[i] = a.strides[i];
+    window.dims = Shape(nest_.dims());
+    for (size_t i = 0; i < nest_.rank(); ++i) window.strides[i] = a.strides[i];
     a.buffer = c_.copy_dense(window, a.access.dtype);
     a.offset = 0;
     const auto dense = dense_strides(window.dims);
-    for (size_t i = 0; i < dims_.size(); ++i) a.strides[i] = dense[i];
+    for (size_t i = 0; i < nest_.rank(); ++i) a.strides[i] = dense[i];
   }
 
   /// Pair swapping needs a unit stride: copy what has another.
@@ -369,8 +263,8 @@ class LoopBuilder {
         if (inner != 1) make_dense(a);
         continue;
       }
-      const bool single = dims_.back() == 1;
-      if (a.row_level && walk_ != Walk::kElements)
+      const bool single = nest_.dims().back() == 1;
+      if (a.row_level && nest_.walk() != Walk::kElements)
         a.access.step = Step::kSplat;
       else if (single) {
         inner = 1;
@@ -402,20 +296,20 @@ class LoopBuilder {
     settle_steps();
     sort_accesses();
     auto kernel = std::make_shared<LoopKernel>();
-    kernel->walk = walk_;
-    kernel->rank = static_cast<int>(dims_.size());
+    kernel->walk = nest_.walk();
+    kernel->rank = static_cast<int>(nest_.rank());
     for (const Draft& a : drafts_) kernel->accesses.push_back(a.access);
     kernel->scalars = scalar_types_;
     kernel->body = body_;
     LoopCall call;
     call.kernel = c_.kernels.emplace(kernel->key(), kernel).first->second;
-    call.dims = dims_;
+    call.dims = nest_.dims();
     for (const Draft& a : drafts_) {
       View v;
       v.buffer = a.buffer;
       v.offset = a.offset;
-      v.dims = Shape(dims_);
-      for (size_t i = 0; i < dims_.size(); ++i) v.strides[i] = a.strides[i];
+      v.dims = Shape(nest_.dims());
+      for (size_t i = 0; i < nest_.rank(); ++i) v.strides[i] = a.strides[i];
       call.accesses.push_back(v);
       call.folds.push_back(a.fold);
     }
@@ -427,11 +321,8 @@ class LoopBuilder {
   int index_;
   const Group& group_;
   const std::vector<int>& body_nodes_;
-  Walk walk_ = Walk::kElements;
-  int64_t inner_ = 0, column_rows_ = 0;
+  LoopNest nest_;
   bool has_effect_ = false;
-  std::vector<int64_t> dims_, lows_;
-  std::vector<bool> protected_;  // dims that may not merge with the next one
   std::vector<Draft> drafts_;
   std::vector<LoopInstr> body_;
   std::vector<std::pair<LoopInstr, Draft>> pending_stores_;
@@ -440,18 +331,12 @@ class LoopBuilder {
   std::map<int, int> value_of_;  // base value id -> body value
 };
 
-uint32_t bf16_rounded_bits(float f) {
-  auto bits = std::bit_cast<uint32_t>(f);
-  if (std::isnan(f)) return bits | 0x00400000u;
-  return (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
-}
-
 }  // namespace
 
 int64_t scalar_bits(DType dtype, double value) {
   switch (dtype) {
     case DType::f32: return std::bit_cast<uint32_t>(static_cast<float>(value));
-    case DType::bf16: return bf16_rounded_bits(static_cast<float>(value));
+    case DType::bf16: return std::bit_cast<uint32_t>(widen(narrow(static_cast<float>(value))));
     case DType::f64: return std::bit_cast<int64_t>(value);
     case DType::i32: return static_cast<int64_t>(static_cast<uint32_t>(static_cast<int32_t>(value)));
     case DType::u32: return static_cast<int64_t>(static_cast<uint32_t>(value));
