@@ -12,12 +12,14 @@ namespace {
 template <class V>
 struct SideWork {
   static constexpr int64_t kColumns = int64_t{V::kLanes} * V::kVectors;
-  // The panel being copied, due when the strip ends: elements of a type, `step` of them from one of k to the next
+  // The columns being copied into panels: so much of k, elements of a type, `step` of them from one of k to the next
   DType dtype = DType::f32;
   const char* src = nullptr;
-  int64_t step = 0, rows = 0;
+  int64_t step = 0, depth = 0;
   float* dst = nullptr;
-  const char* then = nullptr;  // first row of the panel after it: asked for when this one has been
+  int64_t panels = 1, panel_floats = 0;  // whole ones; from one to the next
+  const char* then = nullptr;            // what will be copied after that
+  int64_t copy_strips = 1;               // until it is due
   // The packed panel to come, due when the strip ends
   const char* panel = nullptr;
   int64_t panel_lines = 0;
@@ -25,13 +27,13 @@ struct SideWork {
   Lookahead next_rows;
   int64_t next_rows_lines = 0;
   int64_t strips = 1;  // of the tile, this one and those after it
-  int64_t lines_a_kernel = 0, panel_lines_a_kernel = 0, rows_a_kernel = 0;
+  int64_t lines_a_kernel = 0, panel_lines_a_kernel = 0, copies_a_kernel = 0, copied = 0;
 
   /// A strip of so many kernels begins.
   void begin_strip(int64_t kernels) {
     lines_a_kernel = ceil_div(next_rows_lines, kernels * strips);
     panel_lines_a_kernel = ceil_div(panel_lines, kernels);
-    rows_a_kernel = ceil_div(rows / V::kSteps, kernels);
+    copies_a_kernel = ceil_div(depth / V::kSteps * panels - copied, kernels * copy_strips);
   }
   /// Gives a kernel its share.
   void share(MicroCall& call) {
@@ -42,26 +44,37 @@ struct SideWork {
     call.panel_ahead = panel;
     call.panel_lines = std::min({panel_lines_a_kernel, panel_lines, slots});
     panel += call.panel_lines * 64, panel_lines -= call.panel_lines;
-    call.copy_rows = std::min({rows_a_kernel, rows / V::kSteps, slots});
-    if (call.copy_rows == 0) return;
-    constexpr int64_t kAheadRows = 48;  // thousands of cycles: the slowest memory has answered by then
-    const int64_t row_bytes = step * static_cast<int64_t>(size_of(dtype));
-    call.copy_ahead = rows > kAheadRows || then == nullptr ? src + kAheadRows * row_bytes : then;
-    call.copy_src = src, call.copy_step = step, call.copy_dst = dst;
-    const int64_t copied = call.copy_rows * V::kSteps;
-    rows -= copied, src += copied * row_bytes, dst += call.copy_rows * kColumns;
+    PanelCopies& copies = call.copies;
+    copies.count = std::min({copies_a_kernel, depth / V::kSteps * panels - copied, slots});
+    if (copies.count <= 0) return;
+    constexpr int64_t kLinesAhead = 48;  // thousands of cycles: the slowest memory has answered by then
+    const int64_t row_bytes = step * element_bytes(), row = copied / panels * V::kSteps, left = depth - row,
+                  ahead = std::min(std::max<int64_t>(kLinesAhead / panels, 4), depth);
+    const char* const from = src + row * row_bytes;
+    copies.ahead_bytes = left > ahead || then == nullptr ? ahead * row_bytes : then + (ahead - left) * row_bytes - from;
+    copies.src = at(copied), copies.dst = to(copied), copies.left = panels - copied % panels;
+    copies.step = step, copies.panels = panels, copies.panel_floats = panel_floats;
+    copied += copies.count;
   }
   void complete_copy() {
-    if (rows > 0)
+    for (const int64_t all = ceil_div(depth, V::kSteps) * panels; copied < all; ++copied)
       with_operand_type<V>(dtype, [&]<class S>(const S*) {
-        pack_adjacent_lines<V>(dst, kColumns, kColumns, rows, reinterpret_cast<const S*>(src), step);
+        const int64_t steps = std::min<int64_t>(depth - copied / panels * V::kSteps, V::kSteps);
+        pack_adjacent_lines<V>(to(copied), kColumns, kColumns, steps, reinterpret_cast<const S*>(at(copied)), step);
       });
-    rows = 0;
+    depth = copied = 0;
   }
   /// What this kernel copies.
-  SideCopy copies(const MicroCall& call) const {
-    return call.copy_rows == 0 ? SideCopy::kNothing : dtype == DType::f32 ? SideCopy::kFloats : SideCopy::kBf16;
+  SideCopy kind_of(const MicroCall& call) const {
+    return call.copies.count <= 0 ? SideCopy::kNothing : dtype == DType::f32 ? SideCopy::kFloats : SideCopy::kBf16;
   }
+
+ private:
+  int64_t element_bytes() const { return static_cast<int64_t>(size_of(dtype)); }
+  const char* at(int64_t copy) const {
+    return src + (copy / panels * V::kSteps * step + copy % panels * kColumns) * element_bytes();
+  }
+  float* to(int64_t copy) const { return dst + copy / panels * kColumns + copy % panels * panel_floats; }
 };
 
 }  // namespace

@@ -58,10 +58,8 @@ void amx_kernel(const MicroCall& call) {
   const int columns = (kVectors - 1) * V::kLanes + call.last;
   // Side work first: nothing here runs in the shadow of the tiles' instructions.
   for (int64_t i = 0; i < call.next_lines; ++i) call.next->ask();
-  const auto* src = static_cast<const Bf16*>(call.copy_src);
-  for (int64_t p = 0; p < call.copy_rows; ++p, src += 2 * call.copy_step)
-    for (int v = 0; v < V::kVectors; ++v)
-      V::store(call.copy_dst + (p * V::kVectors + v) * V::kLanes, V::load_lines(src + v * V::kLanes, call.copy_step, 2));
+  PanelCursor<V, Bf16> at(call.copies);
+  for (int64_t copies = call.copies.count; copies > 0; --copies) at.copy();
 
   Tiles::configure(kHeight, columns);
   Tiles::template zero<0>();

@@ -44,6 +44,17 @@ struct StoreRows {
 };
 constexpr int kMaxStoreRows = 3;
 
+/// Columns copied into their panels on the way, in rows of words, each across all of the panels. A copy is one panel's part of a row.
+struct PanelCopies {
+  int64_t count = 0;
+  const void* src = nullptr;  // the columns of adjacent panels are adjacent
+  int64_t step = 0;           // elements from one k to the next
+  float* dst = nullptr;
+  int64_t panel_floats = 0;      // from one panel to the next
+  int64_t panels = 1, left = 1;  // all, and those left of the row
+  int64_t ahead_bytes = 0;       // from src to what is asked for meanwhile
+};
+
 struct MicroCall {
   int64_t k = 0;  // words
   const float* a = nullptr;
@@ -62,14 +73,31 @@ struct MicroCall {
   int64_t next_lines = 0;
   const char* panel_ahead = nullptr;  // the packed panel to come: `panel_lines` of it are asked for
   int64_t panel_lines = 0;
-  const void* copy_src = nullptr;        // the next panel of columns is copied on the way: `copy_rows` rows of words, their
-  int64_t copy_step = 0, copy_rows = 0;  // elements copy_step apart
-  float* copy_dst = nullptr;
-  const char* copy_ahead = nullptr;     // what to ask for meanwhile, as far apart
+  PanelCopies copies;
   StoreRows store_rows[kMaxStoreRows];  // asked for on the way
   int num_store_rows = 0;
 };
 using MicroKernel = void (*)(const MicroCall& call);
+
+/// Where the copies stand.
+template <class V, class S>
+struct PanelCursor {
+  static constexpr int64_t kColumns = int64_t{V::kLanes} * V::kVectors;
+  const S* src;
+  float* dst;
+  int64_t left, step, panels, panel_floats;
+  [[gnu::always_inline]] explicit PanelCursor(const PanelCopies& c)
+      : src(static_cast<const S*>(c.src)), dst(c.dst), left(c.left), step(c.step), panels(c.panels),
+        panel_floats(c.panel_floats) {}
+  [[gnu::always_inline]] void copy() {
+#pragma GCC unroll 4
+    for (int v = 0; v < V::kVectors; ++v) V::store(dst + v * V::kLanes, V::load_lines(src + v * V::kLanes, step, V::kSteps));
+    src += kColumns, dst += panel_floats;
+    if (--left > 0) return;
+    left = panels;
+    src += V::kSteps * step - panels * kColumns, dst += kColumns - panels * panel_floats;
+  }
+};
 
 template <class V, int MR, int NV>
 [[gnu::always_inline]] inline void start(typename V::Reg (&acc)[MR][NV], const MicroCall& call) {
@@ -211,7 +239,7 @@ void micro_kernel(const MicroCall& call) {
     __builtin_prefetch(at + rows.bytes - 1, 0, 2);
     steps();
   }
-  if constexpr (std::is_void_v<Copied> && !kDirect) {
+  if constexpr (!kDirect) {
     const char* panel_ahead = call.panel_ahead;
     for (int64_t lines = call.panel_lines; lines > 0 && k >= kMicroUnroll; --lines, panel_ahead += 64) {
       __builtin_prefetch(panel_ahead, 0, 2);
@@ -219,24 +247,17 @@ void micro_kernel(const MicroCall& call) {
     }
   }
   if constexpr (!std::is_void_v<Copied>) {
-    const auto* copy_src = static_cast<const Copied*>(call.copy_src);
-    const char* copy_ahead = call.copy_ahead;
-    float* copy_dst = call.copy_dst;
-    const int64_t copy_step = call.copy_step;
-    for (int64_t rows = call.copy_rows; rows > 0; --rows) {
+    PanelCursor<V, Copied> at(call.copies);
+    for (int64_t copies = call.copies.count; copies > 0; --copies) {
       constexpr int kRowBytes = V::kVectors * V::kLanes * static_cast<int>(sizeof(Copied));
+      const char* ahead = reinterpret_cast<const char*>(at.src) + call.copies.ahead_bytes;
 #pragma GCC unroll 2
-      for (int u = 0; u < V::kSteps; ++u) {
+      for (int u = 0; u < V::kSteps; ++u, ahead += at.step * int64_t{sizeof(Copied)}) {
 #pragma GCC unroll 2
-        for (int at = 0; at < kRowBytes; at += 64) __builtin_prefetch(copy_ahead + at, 0, 2);
-        __builtin_prefetch(copy_ahead + kRowBytes - 1, 0, 2);
-        copy_ahead += copy_step * int64_t{sizeof(Copied)};
+        for (int byte = 0; byte < kRowBytes; byte += 64) __builtin_prefetch(ahead + byte, 0, 2);
+        __builtin_prefetch(ahead + kRowBytes - 1, 0, 2);
       }
-#pragma GCC unroll 4
-      for (int v = 0; v < V::kVectors; ++v)
-        V::store(copy_dst + v * V::kLanes, V::load_lines(copy_src + v * V::kLanes, copy_step, V::kSteps));
-      copy_src += V::kSteps * copy_step;
-      copy_dst += V::kVectors * V::kLanes;
+      at.copy();
       if (k >= kMicroUnroll) steps();
     }
   }

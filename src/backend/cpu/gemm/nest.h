@@ -28,8 +28,8 @@ class Nest {
     panels_can_be_copied_ = column_lines_.hole == nullptr && column_lines_.line_stride == 1;
     column_panels_ = ceil_div(plan.columns, kColumns);
     constexpr int64_t kFarPanels = 3;  // times L2
-    panels_are_far_ = plan.group_panels(kColumns) * kColumns * V::words(by_block_ ? kGemmBlock : g.k) * int64_t{sizeof(float)} >
-                      kFarPanels * cache_sizes().l2_bytes;
+    packed_floats_ = plan.group_panels(kColumns) * kColumns * V::words(plan.packed_depth);
+    panels_are_far_ = packed_floats_ * int64_t{sizeof(float)} > kFarPanels * cache_sizes().l2_bytes;
     tiles_ = plan.row_blocks * plan.column_blocks;
   }
 
@@ -46,6 +46,7 @@ class Nest {
 
  private:
   static constexpr int64_t kColumns = int64_t{V::kLanes} * V::kVectors;
+  static constexpr int64_t kWholeWords = V::kSteps * V::words(1);  // elements of k that words come in
 
   /// A tile of C, in the nest's roles, and where its sums build up.
   struct Tile {
@@ -73,7 +74,7 @@ class Nest {
   /// Blocks [k_block, k_end) of k of the group's tiles.
   void blocks_of_group(int64_t k_block, int64_t k_end) const {
     auto* const cursors = reinterpret_cast<Cursor*>(base_);
-    if (is_shared_) pack_columns(k_block, k_end, cursors);
+    if (is_shared_ && (k_block == 0 || !p_.copies_ahead)) pack_columns(k_block, k_end, cursors);
     run_units(g_.batch * tiles_, p_.threads, cursors, workers_, [&](int64_t unit, int lane, int worker) {
       [[maybe_unused]] const typename V::UnitScope scope;
       const Tile t = tile_at(unit, lane);
@@ -87,7 +88,9 @@ class Nest {
   float* floats(int lane, int64_t offset) const { return reinterpret_cast<float*>(private_area(lane) + offset); }
   float* panel_area(int lane, int which) const { return floats(lane, p_.panels_offset + which * p_.panel_bytes); }
   float* shared_panel(int64_t k_block, int64_t panel) const {
-    const int64_t before = by_block_ ? 0 : V::words(k_block * kGemmBlock) * group_panels_ * kColumns;
+    const int64_t before = p_.copies_ahead ? k_block % 2 * packed_floats_
+                           : by_block_     ? 0
+                                           : V::words(k_block * kGemmBlock) * group_panels_ * kColumns;
     return reinterpret_cast<float*>(base_ + p_.shared_offset) + before +
            (panel - first_panel_) * kColumns * V::words(depth_of(k_block));
   }
@@ -97,8 +100,7 @@ class Nest {
   /// The group's panels of some blocks of k, for all lanes: a few panels a unit, and of them a few k at a time where columns are
   /// adjacent, so that memory is read in long pieces.
   void pack_columns(int64_t k_block, int64_t k_end, Cursor* cursors) const {
-    constexpr int64_t kMostPanels = 16, kUnitsALane = 4, kWholeWords = V::kSteps * V::words(1),
-                      kStep = kWholeWords > 8 ? kWholeWords : 8;
+    constexpr int64_t kMostPanels = 16, kUnitsALane = 4, kStep = kWholeWords > 8 ? kWholeWords : 8;
     const int64_t wanted = ceil_div(group_panels_ * (k_end - k_block), kUnitsALane * p_.threads);
     const int64_t together = panels_can_be_copied_ ? std::clamp<int64_t>(wanted, 1, kMostPanels) : 1;
     const int64_t pieces = ceil_div(group_panels_, together), last_panel = first_panel_ + group_panels_;
@@ -218,26 +220,29 @@ class Nest {
       const Step next = step_after(t.unit, k_block, lane);
       SideWork<V> side;
       if (next.unit >= 0 && rows_of(next) != id) ask_for_rows(side, rows_of(next));
+      if (p_.copies_ahead) start_share(side, {t.unit, k_block}, next, worker);
       for (int64_t panel = t.panel0; panel < t.panel1; ++panel) {
-        const bool is_last = panel + 1 == t.panel1;
         side.strips = t.panel1 - panel;
-        if (is_shared_) {
-          ask_for_panel(side, is_last ? next : Step{t.unit, k_block}, is_last ? first_panel_of(next) : panel + 1);
-          columns_of_rows<V>(strip_of(t, panel, k_block, lane), rows, shared_panel(k_block, panel), side);
-          continue;
-        }
         const auto panel_at = [&](int64_t p) {
           return p < t.panel1 ? PanelId{t.batch, k_block, p} : p == t.panel1 ? panel_of(next) : PanelId{};
         };
         const PanelId after = panel_at(panel + 1);
+        if (is_shared_) {
+          ask_for_panel(side, after);
+          side.copy_strips = side.strips;
+          columns_of_rows<V>(strip_of(t, panel, k_block, lane), rows, shared_panel(k_block, panel), side);
+          continue;
+        }
         const int now = panel_ready(panel_at(panel), lane, worker);
-        const bool copies = start_copy(side, after, panel_at(panel + 2), lane, 1 - now);
+        const bool copies = start_copy(side, row_at(after, 0), depth_of(after.k_block), panel_area(lane, 1 - now),
+                                       row_at(panel_at(panel + 2), 0));
         columns_of_rows<V>(strip_of(t, panel, k_block, lane), rows, panel_area(lane, now), side);
         if (!copies) continue;
         side.complete_copy();
         zero_missing_words<V>(panel_area(lane, 1 - now), kColumns, depth_of(after.k_block));
         lane_at(lane).panels[1 - now] = after;
       }
+      side.complete_copy();
     }
   }
 
@@ -254,16 +259,16 @@ class Nest {
     return {};
   }
   RowsId rows_of(const Step& s) const { return {s.unit / tiles_, row_group_, s.unit % tiles_ / p_.column_blocks, s.k_block}; }
-  int64_t first_panel_of(const Step& s) const { return tile_panel(s.unit % p_.column_blocks); }
+  /// The first that a step reads.
   PanelId panel_of(const Step& s) const {
-    return s.unit < 0 ? PanelId{} : PanelId{s.unit / tiles_, s.k_block, first_panel_of(s)};
+    return s.unit < 0 ? PanelId{} : PanelId{s.unit / tiles_, s.k_block, tile_panel(s.unit % p_.column_blocks)};
   }
 
   /// Hardware has the next panel in time where L2 keeps a good part of them all.
-  void ask_for_panel(SideWork<V>& side, const Step& step, int64_t panel) const {
-    if (!panels_are_far_ || step.unit < 0) return;
-    side.panel = reinterpret_cast<const char*>(shared_panel(step.k_block, panel));
-    side.panel_lines = V::words(depth_of(step.k_block)) * kColumns * int64_t{sizeof(float)} / 64;
+  void ask_for_panel(SideWork<V>& side, const PanelId& id) const {
+    if (!panels_are_far_ || id.batch < 0) return;
+    side.panel = reinterpret_cast<const char*>(shared_panel(id.k_block, id.panel));
+    side.panel_lines = V::words(depth_of(id.k_block)) * kColumns * int64_t{sizeof(float)} / 64;
   }
 
   void ask_for_rows(SideWork<V>& side, const RowsId& next) const {
@@ -272,22 +277,52 @@ class Nest {
         lookahead_of(row_lines_, next.batch, row0, rows, next.k_block * kGemmBlock, depth_of(next.k_block), side.next_rows_lines);
   }
 
-  /// Has `id` copied during the next strip, and the start of `then` asked for.
-  bool start_copy(SideWork<V>& side, const PanelId& id, const PanelId& then, int lane, int which) const {
-    side.src = first_row(id);
-    if (side.src == nullptr) return false;
-    lane_at(lane).panels[which] = {};
-    side.dtype = column_lines_.dtype, side.step = column_lines_.depth_stride, side.rows = depth_of(id.k_block),
-    side.dst = panel_area(lane, which);
-    side.then = first_row(then);
+  /// What a tile copies of the next block's columns: those it has in this block, of their depth a part for each block of rows.
+  struct Share {
+    PanelId first;
+    int64_t panels = 0, begin = 0, end = 0;  // of the depth
+  };
+  Share share_of(const Step& s) const {
+    if (s.unit < 0 || s.k_block + 1 >= p_.k_blocks) return {};
+    const int64_t column_block = s.unit % p_.column_blocks, row_block = s.unit / p_.column_blocks,
+                  depth = depth_of(s.k_block + 1), words = ceil_div(depth, kWholeWords), panel = tile_panel(column_block);
+    return {{0, s.k_block + 1, panel},
+            tile_panel(column_block + 1) - panel,
+            part_begin(words, p_.row_blocks, row_block) * kWholeWords,
+            std::min(part_begin(words, p_.row_blocks, row_block + 1) * kWholeWords, depth)};
+  }
+  /// Has the share copied during the tile; a panel that is cut off is packed now.
+  void start_share(SideWork<V>& side, const Step& s, const Step& then, int worker) const {
+    Share share = share_of(s);
+    const int64_t depth = share.end - share.begin, last = share.first.panel + share.panels - 1;
+    if (depth == 0) return;
+    const auto area = [&](int64_t panel) { return shared_panel(share.first.k_block, panel) + V::words(share.begin) * kColumns; };
+    if (columns_in(last) < kColumns) {
+      pack_column_panel<V>(column_lines_, 0, last * kColumns, columns_in(last), kColumns,
+                           share.first.k_block * kGemmBlock + share.begin, depth, area(last), nullptr, worker);
+      --share.panels;
+    }
+    if (share.panels == 0) return;
+    const Share next = share_of(then);
+    start_copy(side, row_at(share.first, share.begin), depth, area(share.first.panel), row_at(next.first, next.begin));
+    side.panels = share.panels;
+    side.panel_floats = kColumns * V::words(depth_of(share.first.k_block));
+    for (int64_t i = 0; i < share.panels; ++i) zero_missing_words<V>(area(share.first.panel + i), kColumns, depth);
+  }
+
+  /// Has so much of k copied to `dst` on the way, and the start of `then` asked for.
+  bool start_copy(SideWork<V>& side, const char* src, int64_t depth, float* dst, const char* then) const {
+    if (src == nullptr) return false;
+    side.src = src, side.dtype = column_lines_.dtype, side.step = column_lines_.depth_stride, side.depth = depth;
+    side.dst = dst, side.then = then;
     return true;
   }
-  /// Where a panel that can be copied lies, else nullptr.
-  const char* first_row(const PanelId& id) const {
+  /// Where a panel that can be copied has a row of its depth, else nullptr.
+  const char* row_at(const PanelId& id, int64_t depth) const {
     if (id.batch < 0 || !panels_can_be_copied_ || columns_in(id.panel) < kColumns) return nullptr;
     const char* row = nullptr;
     with_operand_type<V>(column_lines_.dtype, [&]<class S>(const S*) {
-      row = reinterpret_cast<const char*>(column_lines_.at<S>(id.batch, id.panel * kColumns, id.k_block * kGemmBlock));
+      row = reinterpret_cast<const char*>(column_lines_.at<S>(id.batch, id.panel * kColumns, id.k_block * kGemmBlock + depth));
     });
     return row;
   }
@@ -335,7 +370,7 @@ class Nest {
   Workers& workers_;
   bool is_shared_, by_block_, panels_can_be_copied_, panels_are_far_;
   Lines row_lines_, column_lines_;
-  int64_t column_panels_ = 0, tiles_ = 0;                       // tiles of a group
+  int64_t column_panels_ = 0, packed_floats_ = 0, tiles_ = 0;   // a group's
   int64_t row_group_ = 0, first_panel_ = 0, group_panels_ = 0;  // the group that is being done
 };
 

@@ -138,6 +138,14 @@ inline void pack_panel(float* dst, int64_t width, int64_t lines, int64_t depth, 
     pack_strided<V>(dst, width, lines, depth, src, line_stride, depth_stride);
 }
 
+/// Lines adjacent in memory, fewer than a vector, of which the source has more: whole vectors are moved. Same slack.
+template <class V, class S>
+inline void pack_few_lines(float* dst, int64_t width, int64_t depth, const S* src, int64_t depth_stride) {
+#pragma GCC unroll 4
+  for (int64_t p = 0; p < depth; p += V::kSteps, dst += width, src += V::kSteps * depth_stride)
+    V::store(dst, V::load_lines(src, depth_stride, V::kSteps));
+}
+
 /// A block of rows as the kernels read it.
 struct RowBlock {
   const float* data = nullptr;
@@ -148,10 +156,10 @@ struct RowBlock {
 /// The panels of a block of rows: nearly equal heights. Packed, each is [words][height] and followed by a vector of slack.
 template <class V>
 struct RowPanels {
-  int64_t rows, count;
-  explicit RowPanels(int64_t num_rows) : rows(num_rows), count(ceil_div(num_rows, V::kRows)) {}
-  int64_t begin(int64_t panel) const { return part_begin(rows, count, panel); }
-  int64_t height(int64_t panel) const { return begin(panel + 1) - begin(panel); }
+  int64_t count, least, higher;  // the first `higher` ones have a row more than the least
+  explicit RowPanels(int64_t rows) : count(ceil_div(rows, V::kRows)), least(rows / count), higher(rows % count) {}
+  int64_t begin(int64_t panel) const { return least * panel + std::min(panel, higher); }
+  int64_t height(int64_t panel) const { return least + (panel < higher ? 1 : 0); }
   int64_t offset(int64_t panel, int64_t words) const { return begin(panel) * words + panel * V::kLanes; }
 };
 
@@ -201,10 +209,16 @@ RowBlock pack_rows(float* area, int64_t rows, int64_t depth, const S* src, int64
   constexpr int64_t kStep = 8;
   for (int64_t p = 0; p < depth; p += kStep) {
     const int64_t steps = depth - p < kStep ? depth - p : kStep;
+    int64_t begin = 0;
     for (int64_t i = 0; i < panels.count; ++i) {
       const int64_t height = panels.height(i);
-      pack_panel<V>(area + panels.offset(i, words) + V::words(p) * height, height, height, steps,
-                    src + panels.begin(i) * line_stride + p * depth_stride, line_stride, depth_stride);
+      float* const to = area + begin * words + i * V::kLanes + V::words(p) * height;  // RowPanels::offset
+      const S* from = src + begin * line_stride + p * depth_stride;
+      if (line_stride == 1 && begin + V::kLanes <= rows && steps % V::kSteps == 0)
+        pack_few_lines<V>(to, height, steps, from, depth_stride);
+      else
+        pack_panel<V>(to, height, height, steps, from, line_stride, depth_stride);
+      begin += height;
     }
   }
   return {area, 0, 0, true};

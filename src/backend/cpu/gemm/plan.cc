@@ -82,7 +82,8 @@ void lay_out(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
 
   p.private_offset = kLine * p.threads;
   p.shared_offset = p.private_offset + p.private_bytes * p.threads;
-  p.sums_offset = p.shared_offset + (is_private ? 0 : bytes_of(group_columns * shape.words(by_block ? kGemmBlock : g.k)));
+  const int64_t packed_bytes = is_private ? 0 : bytes_of(group_columns * shape.words(p.packed_depth));
+  p.sums_offset = p.shared_offset + packed_bytes * (p.copies_ahead ? 2 : 1);
   p.total_bytes = p.sums_offset + (by_block && p.tile_scratch ? bytes_of(p.group_rows() * p.tile_ld) : 0);
 }
 
@@ -115,10 +116,12 @@ void choose_path(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
                                                             : kMinSharedRows;
   const bool by_block = !p.swapped && p.k_blocks >= kMinBlocks && p.rows >= kMinBlockRows && packed_bytes > 4 * l2_bytes;
   p.path = g.batch > 1 ? Path::kPrivate : by_block ? Path::kByBlock : p.rows >= enough_rows ? Path::kShared : Path::kPrivate;
+  p.copies_ahead = p.path == Path::kByBlock && copied;
+  p.packed_depth = p.path == Path::kShared ? g.k : std::min(g.k, kGemmBlock);
   if (p.path == Path::kPrivate) return;
 
   const bool sums_wait = p.path == Path::kByBlock && p.tile_scratch;
-  int64_t most_panels = most_group_panels(shape, p.path == Path::kByBlock ? kGemmBlock : g.k);
+  int64_t most_panels = most_group_panels(shape, p.packed_depth);
   if (sums_wait) most_panels = std::min(most_panels, kMaxSumColumns / shape.columns());
   p.column_groups = ceil_div(panels, most_panels);
   const int64_t sum_bytes = p.rows * p.group_panels(shape.columns()) * shape.columns() * kFloat;

@@ -54,7 +54,7 @@ void columns_of_rows(const Strip& s, const RowBlock& a, const float* b, SideWork
         call.store_rows[o].at += begin * s.store_rows[o].row_bytes;
       }
       side.share(call);
-      const auto copies = static_cast<size_t>(side.copies(call));
+      const auto copies = static_cast<size_t>(side.kind_of(call));
       (a.packed ? Kernels<V>::packed : Kernels<V>::row_major)[copies][height - 1][vectors - 1](call);
     }
   }
