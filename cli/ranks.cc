@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "command.h"
 #include "support/error.h"
@@ -138,6 +139,11 @@ int on_ranks(int64_t ranks, const std::function<int()>& action) {
   if (among_several && ranks > 1 && ranks != distributed::size())
     fail("--ranks {}, but mpirun has started {}: leave --ranks out", ranks, distributed::size());
   if (ranks == 1 || among_several) return action();
+  constexpr int64_t kMostACore = 16;  // each holds a model and threads of its own
+  const int64_t cores = std::max(1u, std::thread::hardware_concurrency()), most = kMostACore * cores;
+  if (ranks > most)
+    fail("--ranks {}: this machine has {} cores, for at most {} ranks; for several machines start mpirun yourself", ranks, cores,
+         most);
   return run_ranks(ranks, program_arguments()).exit_code;
 }
 

@@ -43,6 +43,12 @@ code=$?
 [ $code = 1 ] && [ ! -s out ] && [ "$(wc -l <err)" = 1 ] && grep -q 'cannot read missing.txt' err ||
   complain "missing text: exit $code, $(cat out err)"
 
+# Far more ranks than the machine can hold are not started.
+many=$((16 * $(nproc --all) + 1))
+timeout 20 "$WS" "${small[@]}" --steps 1 --ranks $many --out no >out 2>err
+code=$?
+[ $code != 0 ] && [ ! -e no ] && [ "$(wc -l <err)" = 1 ] && grep -q "ranks" err || complain "$many ranks: exit $code, $(cat err)"
+
 # A rank that dies ends the job, with gradients under way; the checkpoint of before is whole.
 "$WS" "${small[@]}" --steps 1000000 --save-every 5 --out killed --ranks 2 --overlap on --shard-optimizer >out 2>err &
 job=$!

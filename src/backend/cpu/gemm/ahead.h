@@ -1,4 +1,4 @@
-// What the kernels of one tile do on the side, in the shadow of their FMAs: copy the next panel of columns into place, and ask for the
+// What the kernels of one tile do on the side, in the shadow of their FMAs: copy columns to come into their panels, and ask for the
 // memory of the next packed panel and of the next rows. All kernels have a like share: lines that are asked for too fast wait for
 // memory, and the FMAs with them. Only panels that plain vector moves can copy: columns adjacent in memory, whole panels, no hole.
 #pragma once
