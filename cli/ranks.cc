@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "command.h"
@@ -22,20 +24,29 @@ namespace ws::cli {
 namespace {
 
 constexpr int kNotFound = 127;
-volatile std::sig_atomic_t mpirun_process = 0, signals_seen = 0;
+constexpr auto kReady = "ready";  // a file of the job's folder: ranks end at a step when they are asked to (InterruptGuard)
+volatile std::sig_atomic_t mpirun_process = 0, signals_seen = 0, ended_early = 0;
+std::string ready_file;
 
-// The first is passed to the ranks, which end at a step; the next ends mpirun and them.
+// The first is passed to the ranks, which end at a step; the next, or one that comes before they can do that, ends mpirun and them.
 void pass_on(int) {
   signals_seen = signals_seen + 1;
-  kill(mpirun_process, signals_seen == 1 ? SIGUSR1 : SIGTERM);
+  if (signals_seen == 1 && access(ready_file.c_str(), F_OK) == 0) {
+    kill(mpirun_process, SIGUSR1);
+    return;
+  }
+  if (signals_seen == 1) ended_early = 1;
+  kill(mpirun_process, SIGTERM);
 }
 
 /// Signals go to the ranks while it lives.
 class SignalsPassedOn {
  public:
-  explicit SignalsPassedOn(pid_t mpirun) {
+  SignalsPassedOn(pid_t mpirun, const std::string& folder) {
     mpirun_process = mpirun;
     signals_seen = 0;
+    ended_early = 0;
+    ready_file = folder + "/" + kReady;
     struct sigaction action = {};
     action.sa_handler = pass_on;
     sigemptyset(&action.sa_mask);
@@ -53,6 +64,24 @@ class SignalsPassedOn {
   struct sigaction before_int_, before_term_;
 };
 
+/// Signals wait while it lives.
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    sigset_t held;
+    sigemptyset(&held);
+    sigaddset(&held, SIGINT);
+    sigaddset(&held, SIGTERM);
+    sigprocmask(SIG_BLOCK, &held, &before_);
+  }
+  ~SignalsHeld() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
 /// A folder that the ranks share, for the time of the job.
 class JobFolder {
  public:
@@ -68,7 +97,7 @@ class JobFolder {
   JobFolder(const JobFolder&) = delete;
   JobFolder& operator=(const JobFolder&) = delete;
   const std::string& path() const { return path_; }
-  bool error_was_reported() const { return std::filesystem::exists(path_ + "/error_reported"); }
+  bool has(const char* file) const { return std::filesystem::exists(path_ + "/" + file); }
 
  private:
   std::string path_;
@@ -98,6 +127,21 @@ class JobFolder {
   argv.push_back(nullptr);
   execvp(argv[0], argv.data());
   _exit(kNotFound);
+}
+
+/// mpirun's status when it has ended. Asked to end while it starts its ranks it may hang: then it gets some seconds.
+int wait_for(pid_t mpirun) {
+  constexpr int kTurns = 100;
+  constexpr auto kTurn = std::chrono::milliseconds(50);
+  int status = 0;
+  while (waitpid(mpirun, &status, 0) < 0 && errno == EINTR) {
+    for (int i = 0; ended_early && i < kTurns; ++i) {
+      if (waitpid(mpirun, &status, WNOHANG) == mpirun) return status;
+      std::this_thread::sleep_for(kTurn);
+    }
+    if (ended_early) kill(mpirun, SIGKILL);
+  }
+  return status;
 }
 
 std::string read_all(int file) {
@@ -150,6 +194,7 @@ int on_ranks(int64_t ranks, const std::function<int()>& action) {
 RanksResult run_ranks(int64_t ranks, const std::vector<std::string>& arguments, bool capture_output) {
   const int cores = configured_threads();
   const int threads = flags().threads > 0 ? flags().threads : std::max(1, cores / static_cast<int>(ranks));
+  std::optional<SignalsHeld> held(std::in_place);  // until they are passed on: the folder is removed whatever comes
   const JobFolder folder;
   int pipe_ends[2] = {-1, -1};
   if (capture_output && pipe2(pipe_ends, O_CLOEXEC) != 0) fail("no pipe: {}", std::strerror(errno));
@@ -157,22 +202,28 @@ RanksResult run_ranks(int64_t ranks, const std::vector<std::string>& arguments, 
   const pid_t child = fork();
   if (child < 0) fail("mpirun cannot be started: {}", std::strerror(errno));
   if (child == 0) {
+    held.reset();
     if (capture_output) dup2(pipe_ends[1], STDOUT_FILENO);
     become_mpirun(ranks, arguments, folder.path(), threads);
   }
   RanksResult result;
-  const SignalsPassedOn signals(child);
+  const SignalsPassedOn signals(child, folder.path());
+  held.reset();
   if (capture_output) {
     close(pipe_ends[1]);
     result.output = read_all(pipe_ends[0]);
     close(pipe_ends[0]);
   }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = wait_for(child);
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (ended_early) {
+    if (!folder.has(kReady))
+      note("interrupted while the ranks were starting, or at work that has no steps to end at: all were ended");
+    result.exit_code = kInterrupted;
+    return result;
+  }
   if (result.exit_code == kNotFound) fail("--ranks {}: there is no mpirun; install Debian's openmpi-bin", ranks);
-  if (result.exit_code != 0 && result.exit_code != kInterrupted && !folder.error_was_reported()) {
+  if (result.exit_code != 0 && result.exit_code != kInterrupted && !folder.has("error_reported")) {
     const int signal = result.exit_code > 128 ? result.exit_code - 128 : 0;
     note("a rank was ended by {}, and the job with it; what was saved before is whole",
          signal > 0 ? fmt::format("signal {} ({})", signal, strsignal(signal)) : fmt::format("exit code {}", result.exit_code));

@@ -3,7 +3,8 @@
 
 namespace ws {
 
-/// While it lives, the first SIGINT, SIGTERM or SIGUSR1 only sets a flag; a second one ends the process as usual.
+/// While it lives, the first SIGINT, SIGTERM or SIGUSR1 only sets a flag; a second one ends the process as usual. In a job of several
+/// ranks it says so: a file "ready" in the folder that WHOLESTEP_JOB_FOLDER names.
 class InterruptGuard {
  public:
   InterruptGuard();

@@ -69,6 +69,21 @@ wait $job
 code=$?
 [ $code = 130 ] && grep -q 'saved, --resume continues' err || complain "Ctrl-C: exit $code, $(cat err)"
 
+# Asked to end before the ranks are ready (or, on a busy machine, before anything is): all end, and no folder is left behind.
+for delay in 0.2 0.5 0.8; do
+  TMPDIR=$work/tmp && mkdir -p "$TMPDIR" && export TMPDIR
+  timeout 60 "$WS" "${small[@]}" --steps 1000000 --out early --ranks 2 >out 2>err &
+  job=$!
+  sleep $delay
+  pkill -TERM -P $job
+  wait $job
+  code=$?
+  [ $code = 130 ] || [ $code = 143 ] || complain "TERM after $delay s: exit $code, $(cat err)"
+  [ -z "$(find "$TMPDIR" -maxdepth 1 -name 'wholestep-job-*')" ] || complain "TERM after $delay s leaves $(ls "$TMPDIR")"
+  rm -rf early
+done
+unset TMPDIR
+
 "$WS" scaling --params 19e6 --step-ms 120 --tokens 8192 --link 10GB/s,25GB/s --latency 5us >out 2>err && grep -q '^25GB/s *1024' out ||
   complain "scaling: $(cat out err)"
 exit $bad
