@@ -218,6 +218,9 @@ class Run {
       line += fmt::format(", accuracy {:.2f} %", 100 * accuracy_);
     }
     record(what);
+    if (!std::isfinite(validation_loss_))
+      fail("the validation loss after step {} is {}: that step's update left no finite parameters, and is not saved; lower --lr",
+           step_, validation_loss_);
     return line;
   }
 

@@ -145,6 +145,11 @@ tampered '"last_losses" must be a list of numbers' state.json 's/"last_losses"/"
 echo '[]' >mended/checkpoint/config.json
 refuses 1 "config.json must hold an object, not array" "${resume[@]}"
 
+# The last update overflows: found by the validation, after the line of progress, and not saved.
+"$WS" train --width 16 --blocks 1 --batch 4 --seq 16 --steps 2 --lr 1e30 --out overflow >out 2>err
+[ $? = 1 ] && [ ! -s out ] && tail -n 1 err | grep -q "the validation loss after step 2 is nan" && [ ! -e overflow/checkpoint ] ||
+  { echo "--lr 1e30: $(cat out err)"; bad=1; }
+
 WHOLESTEP_DEBUG=9 "$WS" bench --model tiny >out 2>err
 [ $? = 1 ] && grep -qF "WHOLESTEP_DEBUG must be a whole number from 0 to 6, not '9'" err || { echo "WHOLESTEP_DEBUG=9: $(cat err)"; bad=1; }
 "$WS" >out 2>err && grep -q 'ladder' out && [ ! -s err ] || { echo "without arguments it must print help"; bad=1; }
