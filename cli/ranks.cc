@@ -134,13 +134,13 @@ int wait_for(pid_t mpirun) {
   constexpr int kTurns = 100;
   constexpr auto kTurn = std::chrono::milliseconds(50);
   int status = 0;
-  while (waitpid(mpirun, &status, 0) < 0 && errno == EINTR) {
+  do {
     for (int i = 0; ended_early && i < kTurns; ++i) {
       if (waitpid(mpirun, &status, WNOHANG) == mpirun) return status;
       std::this_thread::sleep_for(kTurn);
     }
     if (ended_early) kill(mpirun, SIGKILL);
-  }
+  } while (waitpid(mpirun, &status, 0) < 0 && errno == EINTR);
   return status;
 }
 

@@ -22,7 +22,8 @@ struct MeshOptions {
 void add_mesh(CLI::App* command, MeshOptions& options);
 
 /// Runs `action` where there is one rank, or where this process is one of the ranks asked for; else starts them with the arguments
-/// that this process was given, waits, and returns their exit code. An Error where mpirun has started another number, and for more than 16 ranks a core.
+/// that this process was given, waits, and returns their exit code. An Error where mpirun has started another number, and for more
+/// than 16 ranks a core.
 int on_ranks(int64_t ranks, const std::function<int()>& action);
 
 struct RanksResult {
