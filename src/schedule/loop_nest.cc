@@ -43,13 +43,13 @@ std::vector<int64_t> LoopNest::cuts_of(const std::vector<int>& nodes) const {
   };
   if (group_.elements > 1) add(Shape{group_.elements}, 1);
   for (int n : nodes) {
-    const Shape& result = shape_of(node(n).results[0]);
+    const Value result = node(n).results[0];
     if (folds(n))
-      add(result, 1);
+      add(shape_of(result), 1);
     else if (is_reduce(n))
       add(shape_of(node(n).inputs[0]), 1);
     else
-      add(result, result.num_elements() != group_.elements ? row_scale() : 1);
+      add(shape_of(result), at_row_level(result) ? row_scale() : 1);
   }
   if (inner_ > 1) add(Shape{inner_}, 1);
   if (column_rows_ > 0) add(Shape{column_rows_, inner_}, 1);

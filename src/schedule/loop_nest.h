@@ -9,6 +9,12 @@ class LoopNest {
  public:
   LoopNest(const LoopContext& context, int group);
 
+  /// Whether the group only folds the partial sums of a reduction, and whether it is the one that reduces.
+  bool folds(int n) const { return c_.groups.fold_of_node[static_cast<size_t>(n)] == index_; }
+  bool is_reduce(int n) const { return node(n).op->lowering == Lowering::kReduce && !folds(n); }
+  /// One value a row, where others have one an element.
+  bool at_row_level(Value v) const { return shape_of(v).num_elements() != group_.elements; }
+
   Walk walk() const { return walk_; }
   size_t rank() const { return dims_.size(); }
   const std::vector<int64_t>& dims() const { return dims_; }  // outermost first
@@ -37,8 +43,6 @@ class LoopNest {
   std::vector<int64_t> cuts_of(const std::vector<int>& nodes) const;
   const Node& node(int n) const { return c_.graph.nodes()[static_cast<size_t>(n)]; }
   const Shape& shape_of(Value v) const { return c_.graph.type_of(v).shape; }
-  bool folds(int n) const { return c_.groups.fold_of_node[static_cast<size_t>(n)] == index_; }
-  bool is_reduce(int n) const { return node(n).op->lowering == Lowering::kReduce && !folds(n); }
   void push_inner();
 
   const LoopContext& c_;

@@ -40,11 +40,7 @@ class LoopBuilder {
 
  private:
   const Node& node(int n) const { return c_.graph.nodes()[at(n)]; }
-  bool folds(int n) const { return c_.groups.fold_of_node[at(n)] == index_; }
   bool own(int n) const { return c_.groups.of_node[at(n)] == index_; }
-  bool is_reduce(int n) const { return node(n).op->lowering == Lowering::kReduce && !folds(n); }
-  /// One value a row, where others have one an element.
-  bool at_row_level(Value v) const { return c_.graph.type_of(v).shape.num_elements() != group_.elements; }
 
   int add_draft(Draft d) {
     drafts_.push_back(std::move(d));
@@ -61,7 +57,7 @@ class LoopBuilder {
     Draft d;
     d.access.dtype = c_.graph.type_of(v).dtype;
     if (swapped) d.access.step = Step::kSwapped;
-    d.row_level = at_row_level(v);
+    d.row_level = nest_.at_row_level(v);
     const bool is_tile = group_.kind == Group::Kind::kGemm && s.base == node(group_.opener).results[0];
     d.buffer = is_tile ? -1 : c_.buffer_read_by(s.base, index_);
     if (is_tile) d.access.dtype = DType::f32;
@@ -106,7 +102,7 @@ class LoopBuilder {
 
   void add_node(int n) {
     const Node& x = node(n);
-    if (folds(n)) return add_fold(n);
+    if (nest_.folds(n)) return add_fold(n);
     if (n == group_.opener && group_.kind == Group::Kind::kGemm) {
       value_of_[x.results[0].id] = load(x.results[0], false);
       return;
@@ -114,7 +110,7 @@ class LoopBuilder {
     LoopInstr instr;
     for (Value v : x.inputs) instr.operands.push_back(operand(v, x.op->has(kSwapsPairs)));
     instr.dtype = c_.graph.type_of(x.results[0]).dtype;
-    if (is_reduce(n)) {
+    if (nest_.is_reduce(n)) {
       const ReduceShape r = reduce_shape(c_.graph, x);
       instr.is_max = r.is_max;
       if (r.along_row()) {
@@ -189,12 +185,12 @@ class LoopBuilder {
   void add_stores(int n) {
     const Value v = node(n).results[0];
     const bool again = is_copy(v);
-    if (!again && (!(own(n) || folds(n)) || !c_.materialized.stored[at(v.id)])) return;
+    if (!again && (!(own(n) || nest_.folds(n)) || !c_.materialized.stored[at(v.id)])) return;
     if (own(n) && c_.groups.fold_of_node[at(n)] >= 0) return;
     auto it = value_of_.find(v.id);
     if (it == value_of_.end()) return;  // a column reduction wrote itself
     Draft d;
-    d.row_level = at_row_level(v);
+    d.row_level = nest_.at_row_level(v);
     d.access = {c_.graph.type_of(v).dtype, d.row_level ? Step::kSplat : Step::kUnit};
     const Shape& shape = c_.graph.type_of(v).shape;
     if (const auto part = c_.parts.find(v.id); part != c_.parts.end()) {
