@@ -119,6 +119,8 @@ class JobFolder {
   setenv("WHOLESTEP_JOB_FOLDER", folder.c_str(), 1);
   setenv("WHOLESTEP_THREADS", std::to_string(threads).c_str(), 1);
   std::vector<std::string> words = {"mpirun", "-q", "--oversubscribe", "--bind-to", "none", "-n", std::to_string(ranks)};
+  // What MPI says in a rank whose neighbour died goes to the system's log: the reason is one line of ours.
+  if (std::getenv("OPAL_OUTPUT_REDIRECT") == nullptr) words.insert(words.end(), {"-x", "OPAL_OUTPUT_REDIRECT=syslog"});
   words.push_back(std::filesystem::read_symlink("/proc/self/exe").string());
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
