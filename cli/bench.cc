@@ -10,6 +10,7 @@
 #include "ranks.h"
 #include "support/error.h"
 #include "support/flags.h"
+#include "support/progress.h"
 #include "tensor/overlap.h"
 #include "workload.h"
 
@@ -85,7 +86,9 @@ int bench(const BenchOptions& o) {
   std::optional<Trainer> other_trainer;  // on the same model
 
   Key key = Key(o.workload.seed).fold("data");
+  std::optional<SlowNote> phase(std::in_place, fmt::format("drawing {} samples", w.batch));
   Samples batch = w.draw(key.fold(uint64_t{0}), w.batch);
+  phase.emplace("the first step");
   double loss_first = trainer.train_step(batch.X, batch.y).item();  // compiles
   Compiled* program = compiled ? &trainer.compiled_step() : nullptr;
   double compile_ms = program ? program->compile_seconds() * 1e3 : NAN;
@@ -103,12 +106,13 @@ int bench(const BenchOptions& o) {
     outputs.assign(1, trainer.train_step(batch.X, batch.y));
   };
   auto step = [&] { step_of(timed); };
+  int64_t steps = o.steps > 0 ? o.steps : default_steps(o.workload.model);
+  phase.emplace(fmt::format("{} steps, {} of them timed", o.warmup + 1 + steps, steps));
   for (int64_t i = 0; i < o.warmup; ++i) step();
   double begin = now_seconds();
   step();
   double estimate = distributed::maximum(std::max(now_seconds() - begin, 1e-8));  // all ranks time the same blocks
 
-  int64_t steps = o.steps > 0 ? o.steps : default_steps(o.workload.model);
   int64_t block = estimate >= kBlockSeconds
                       ? 1
                       : std::min(static_cast<int64_t>(std::ceil(kBlockSeconds / estimate)), std::max<int64_t>(steps / 5, 1));
@@ -125,6 +129,7 @@ int bench(const BenchOptions& o) {
     time_block(timed);
     if (compares && first) time_block(other);
   }
+  phase.reset();
   const std::vector<double>& seconds = timed.seconds;
   double middle = median(seconds);
   Json result = {{"model", o.workload.model},
@@ -179,8 +184,8 @@ void add_bench(CLI::App& app, Action& action) {
   add_size_options(command, o->workload);
   add_memory_budget(command, o->memory_budget);
   command->add_option("--optimizer", o->optimizer, "as in train; default sgd, for gpt adamw");
-  add_number(command, "--steps", o->steps, 1, kMaxSteps, "timed steps");
-  add_number(command, "--warmup", o->warmup, 0, kMaxSteps, "steps before those");
+  add_number(command, "--steps", o->steps, 1, kMaxMeasuredSteps, "timed steps");
+  add_number(command, "--warmup", o->warmup, 0, kMaxMeasuredSteps, "steps before those");
   add_mesh(command, o->mesh);
   add_json_option(command, o->json);
   command->callback([o, &action] { action = [o] { return on_ranks(o->mesh.ranks, [o] { return bench(*o); }); }; });

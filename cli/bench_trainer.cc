@@ -317,11 +317,11 @@ void add_bench_trainer(CLI::App& app, Action& action) {
   CLI::App* command = add_command(app, "bench-trainer", "the compiled Trainer against the loop: rates, parity, claims");
   command->add_option("--models", o->models, "mlp,encoder");
   add_number(command, "--sessions", o->sessions, 1, 1000, "sessions of each mode");
-  add_number(command, "--steps", o->steps, 1, kMaxSteps, "timed steps a session");
-  add_number(command, "--parity-steps", o->parity_steps, 1, kMaxSteps, "steps of the comparison of losses");
+  add_number(command, "--steps", o->steps, 1, kMaxMeasuredSteps, "timed steps a session");
+  add_number(command, "--parity-steps", o->parity_steps, 1, kMaxMeasuredSteps, "steps of the comparison of losses");
   add_number(command, "--batch", o->sizes.batch, 1, kMaxBatch, "samples a step");
   add_number(command, "--seq", o->sizes.seq, 1, kMaxSeq, "positions a sample (encoder)");
-  add_number(command, "--width", o->sizes.width, 1, kMaxWidth, "features");
+  add_number(command, "--width", o->sizes.width, 1, kMaxWidth, kWidthHelp);
   add_number(command, "--blocks", o->sizes.blocks, 1, kMaxBlocks, "blocks, or layers of an mlp");
   add_seed(command, o->sizes.seed, "of weights and data");
   command->add_option("--out", o->out, "the file to write; '' for none");

@@ -6,12 +6,28 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cmath>
+#include <cstdlib>
 
 #include "support/bytes.h"
 #include "support/error.h"
 #include "support/log.h"
 
 namespace ws::cli {
+namespace {
+
+template <class T>
+CLI::Option* add_real_to(CLI::App* command, const std::string& option, T& value, const std::string& help) {
+  auto parse = [option, &value](const std::string& text) {
+    char* end = nullptr;
+    const double number = std::strtod(text.c_str(), &end);
+    if (text.empty() || *end != '\0' || !std::isfinite(number)) fail("{} must be a finite number, not '{}'", option, text);
+    value = number;
+  };
+  return command->add_option_function<std::string>(option, parse, help)->type_name("FLOAT");
+}
+
+}  // namespace
 
 CLI::App* add_command(CLI::App& app, const std::string& name, const std::string& help) {
   CLI::App* command = app.add_subcommand(name, help);
@@ -34,6 +50,14 @@ void add_number(CLI::App* command, const std::string& option, int64_t& value, in
     if (too_long || value > high) fail("{} must be at most {}, not {}", option, high, text);
   };
   command->add_option_function<std::string>(option, parse, help)->type_name("INT");
+}
+
+CLI::Option* add_real(CLI::App* command, const std::string& option, double& value, const std::string& help) {
+  return add_real_to(command, option, value, help);
+}
+
+CLI::Option* add_real(CLI::App* command, const std::string& option, std::optional<double>& value, const std::string& help) {
+  return add_real_to(command, option, value, help);
 }
 
 void add_memory_budget(CLI::App* command, int64_t& bytes, const std::string& help) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,9 @@ CLI::App* add_command(CLI::App& app, const std::string& name, const std::string&
 void add_json_option(CLI::App* command, bool& json);
 /// An option that takes a whole number from `low` to `high`; anything else is an Error that names the option.
 void add_number(CLI::App* command, const std::string& option, int64_t& value, int64_t low, int64_t high, const std::string& help);
+/// An option that takes a finite number; anything else is an Error that names the option.
+CLI::Option* add_real(CLI::App* command, const std::string& option, double& value, const std::string& help);
+CLI::Option* add_real(CLI::App* command, const std::string& option, std::optional<double>& value, const std::string& help);
 /// --memory-budget: an amount such as 2GiB for a step's planned peak; 0 where it is not given.
 void add_memory_budget(
     CLI::App* command, int64_t& bytes,
@@ -41,8 +45,9 @@ void add_memory_budget(
 void refuse_empty_options(const CLI::App* command);
 void add_seed(CLI::App* command, uint64_t& seed, const std::string& help);
 
-/// Largest sizes that the options accept (of blocks: kMaxBlocks).
-constexpr int64_t kMaxBatch = 100'000'000, kMaxSeq = 10'000'000, kMaxWidth = 1'000'000, kMaxSteps = int64_t{1} << 40;
+/// Largest sizes that the options accept (of blocks: kMaxBlocks). Measured steps leave a time or a loss in memory each.
+constexpr int64_t kMaxBatch = 100'000'000, kMaxSeq = 10'000'000, kMaxWidth = 1'000'000, kMaxSteps = int64_t{1} << 40,
+                  kMaxMeasuredSteps = 100'000'000;
 
 /// One JSON object on one line, numbers unrounded.
 void print_json(const Json& result);

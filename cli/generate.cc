@@ -10,6 +10,7 @@
 #include "io/corpus.h"
 #include "support/error.h"
 #include "support/flags.h"
+#include "support/log.h"
 #include "workload.h"
 
 namespace ws::cli {
@@ -42,13 +43,26 @@ int32_t sample(std::span<const float> logits, const GenerateOptions& o, RandomSt
   return static_cast<int32_t>(order.back());
 }
 
+// One line that names them, as JSON writes them: a line break is "\n".
+void warn_of_unknown_symbols(const Vocabulary& vocabulary, const std::string& prompt) {
+  constexpr size_t kNamed = 10;
+  std::vector<std::string> unknown = vocabulary.unknown_in(prompt);
+  if (unknown.empty()) return;
+  const std::string more = unknown.size() > kNamed ? fmt::format(" and {} more", unknown.size() - kNamed) : "";
+  unknown.resize(std::min(unknown.size(), kNamed));
+  for (std::string& symbol : unknown) symbol = Json(symbol).dump();
+  note("--prompt: the model's vocabulary lacks {}{}, which it reads as unknown", fmt::join(unknown, ", "), more);
+}
+
 int generate(const GenerateOptions& o) {
-  if (o.tokens < 1) fail("--tokens must be at least 1, not {}", o.tokens);
-  if (!(o.temperature >= 0)) fail("--temperature must not be negative");
-  if (o.top_k < 0) fail("--top-k must not be negative");
+  if (!(o.temperature >= 0)) fail("--temperature must not be negative, it is {}", o.temperature);
+  check_is_text(o.prompt, "--prompt");
   std::string folder = find_checkpoint(o.checkpoint);
   Json config = load_checkpoint_config(folder);
   std::string where = folder + "/config.json";
+  if (!config.contains("vocabulary"))
+    fail("{} holds no text model, which has a vocabulary: generate needs a gpt that `wholestep train` has trained on a text",
+         folder);
   const Json& words = json_at(config, "vocabulary", where);
   Vocabulary vocabulary = Vocabulary::restore(json_get<std::string>(words, "kind", where), json_texts(words, "symbols", where));
   auto block = json_get<int64_t>(config, "block", where);
@@ -65,6 +79,7 @@ int generate(const GenerateOptions& o) {
 
   std::vector<int32_t> tokens = vocabulary.encode(o.prompt);
   if (tokens.empty()) fail("--prompt must not be empty");
+  warn_of_unknown_symbols(vocabulary, o.prompt);
   size_t prompt_length = tokens.size();
   std::vector<Variable> state;
   model->collect_state(state);
@@ -83,13 +98,19 @@ int generate(const GenerateOptions& o) {
     std::vector<float> logits = forward(inputs)[0].to_vector<float>();  // [1, block, vocab]
     auto vocab = static_cast<size_t>(vocabulary.size());
     tokens.push_back(sample(std::span(logits).subspan((used - 1) * vocab, vocab), o, stream));
+    if (o.json) continue;
+    // As they are made; the prompt with the first, which may still fail.
+    fmt::print("{}", vocabulary.decode(std::span(tokens).last(i == 0 ? tokens.size() : 1)));
+    std::fflush(stdout);
   }
   double seconds = now_seconds() - begin;
-  std::string continuation = vocabulary.decode(std::span(tokens).subspan(prompt_length));
   if (o.json)
-    print_json({{"prompt", o.prompt}, {"text", continuation}, {"tokens", o.tokens}, {"seconds", seconds}});
+    print_json({{"prompt", o.prompt},
+                {"text", vocabulary.decode(std::span(tokens).subspan(prompt_length))},
+                {"tokens", o.tokens},
+                {"seconds", seconds}});
   else
-    fmt::print("{}{}\n", vocabulary.decode(std::span(tokens).first(prompt_length)), continuation);
+    fmt::print("\n");
   return 0;
 }
 
@@ -100,10 +121,10 @@ void add_generate(CLI::App& app, Action& action) {
   CLI::App* command = add_command(app, "generate", "continues a prompt with a trained model");
   command->add_option("--checkpoint", o->checkpoint, "folder that train wrote")->required();
   command->add_option("--prompt", o->prompt, "text to continue");
-  command->add_option("--tokens", o->tokens, "symbols to write");
-  command->add_option("--temperature", o->temperature, "0 takes the likeliest symbol each time");
-  command->add_option("--top-k", o->top_k, "draw from the k likeliest only; 0: all");
-  command->add_option("--seed", o->seed, "of the draws");
+  add_number(command, "--tokens", o->tokens, 1, kMaxSeq, "symbols to write");
+  add_real(command, "--temperature", o->temperature, "0 takes the likeliest symbol each time");
+  add_number(command, "--top-k", o->top_k, 0, kMaxSeq, "draw from the k likeliest only; 0: all");
+  add_seed(command, o->seed, "of the draws");
   add_json_option(command, o->json);
   command->callback([o, &action] { action = [o] { return generate(*o); }; });
 }

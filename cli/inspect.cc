@@ -97,8 +97,11 @@ int inspect(const InspectOptions& o) {
                    .compute_dtype = compute_dtype_of(o.dtype),
                    .matmul_precision = matmul_precision_of(o.matmul_precision),
                    .memory_budget_bytes = o.memory_budget});
+  std::optional<SlowNote> phase(std::in_place, fmt::format("drawing {} samples", w.batch));
   Samples batch = w.draw(Key(o.workload.seed).fold("data"), w.batch);
+  phase.emplace("the first step");
   trainer.train_step(batch.X, batch.y);
+  phase.reset();
   Compiled& step = trainer.compiled_step();
   const Tensor inputs[] = {batch.X, batch.y};
   const MemoryAnalysis memory = step.memory_analysis();
@@ -109,6 +112,7 @@ int inspect(const InspectOptions& o) {
   }
   auto shows = [&](const char* part) { return o.show == part || o.show == "all"; };
   const bool profiled = shows("kernels") || o.profile, predicted = shows("predict");
+  if (profiled || predicted) phase.emplace("measuring roofs, the step and its kernels");
   const Roofs roofs = profiled || predicted ? machine_roofs() : Roofs();
   Profile profile;
   double seconds = 0;  // of a whole step
@@ -122,6 +126,7 @@ int inspect(const InspectOptions& o) {
     }
     seconds = median(times);
   }
+  phase.reset();
   Json result = summary(o.workload.model, w.model->num_parameters(), step, memory);
   if (o.json) {
     if (shows("ir")) result["ir"] = step.as_text();

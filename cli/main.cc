@@ -3,12 +3,18 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <new>
 #include <optional>
 
+#include "backend/cpu/isa.h"
 #include "command.h"
+#include "io/file.h"
 #include "passes/pipeline.h"
 #include "ranks.h"
 #include "support/error.h"
@@ -33,6 +39,16 @@ void add_flag_options(CLI::App& app) {
         ->group("Flags of every command");
 }
 
+void check_isa(const std::string& word) {
+  using ws::cpu::Isa;
+  if (word.empty()) return;
+  if (const std::optional<Isa> isa = ws::cpu::isa_from_name(word); isa && ws::cpu::supports(*isa)) return;
+  std::vector<std::string_view> names;
+  for (Isa isa : {Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx})
+    if (ws::cpu::supports(isa)) names.push_back(ws::cpu::name_of(isa));
+  ws::fail("--isa (WHOLESTEP_ISA) must be one of those that this machine has, {}; not '{}'", fmt::join(names, ", "), word);
+}
+
 // Flags whose values are names: a misspelt one would silently do nothing.
 void check_flag_names() {
   std::vector<std::string> names = ws::pass_and_rule_names();
@@ -45,6 +61,45 @@ void check_flag_names() {
       ws::fail("--disable (WHOLESTEP_DISABLE): there is no pass or rule '{}'; known ones are {}", name, fmt::join(names, ", "));
   const std::string& explain = ws::flags().explain;
   if (!explain.empty() && explain != "fusion") ws::fail("--explain (WHOLESTEP_EXPLAIN) must be fusion, not '{}'", explain);
+  check_isa(ws::flags().isa);
+}
+
+// In place, as it will be: a device is as good as a file.
+void check_can_trace(const std::string& path) {
+  std::error_code ignored;
+  const ws::NewFolder folder(std::filesystem::path(path).parent_path().string());
+  const bool is_new = !std::filesystem::exists(path, ignored);
+  if (!std::ofstream(path, std::ios::app)) ws::fail("cannot write {}: {}", path, std::strerror(errno));
+  if (is_new) std::filesystem::remove(path, ignored);
+}
+
+// What flags name to be written: found now and not when the work is done. One of several ranks looks, since looking writes.
+void check_flag_places() {
+  if (ws::distributed::rank() != 0) return;
+  const auto check = [](const char* flag, const std::string& place, auto&& can_write) {
+    try {
+      if (!place.empty()) can_write(place);
+    } catch (const ws::Error& e) {
+      ws::fail("{}: {}", flag, e.what());
+    }
+  };
+  check("--dump (WHOLESTEP_DUMP)", ws::flags().dump,
+        [](const std::string& folder) { ws::check_can_write(folder + "/program.txt"); });
+  check("--trace (WHOLESTEP_TRACE)", ws::flags().trace, check_can_trace);
+  // A cache that cannot be written is done without; what can never be a folder is a slip.
+  check("--cache-dir (WHOLESTEP_CACHE_DIR)", ws::flags().cache_dir, [](const std::string& folder) {
+    std::error_code problem;
+    const std::filesystem::file_status found = std::filesystem::status(folder, problem);
+    if (std::filesystem::exists(found) ? !std::filesystem::is_directory(found) : problem == std::errc::not_a_directory)
+      ws::fail("{} is no folder and cannot become one", folder);
+  });
+}
+
+// CLI11's own message lists them from last to first.
+std::string unexpected(const CLI::App& app) {
+  const std::vector<CLI::App*> commands = app.get_subcommands();
+  return fmt::format("{} does not take: {}", (commands.empty() ? &app : commands[0])->get_name(),
+                     fmt::join(app.remaining(true), " "));
 }
 
 int run(int argc, char** argv) {
@@ -71,6 +126,9 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {
     return app.exit(e);  // --help, --version
+  } catch (const CLI::ExtrasError&) {
+    ws::note("{} (wholestep --help lists what there is)", unexpected(app));
+    return ws::cli::kUsageError;
   } catch (const CLI::ParseError& e) {
     ws::note("{} (wholestep --help lists what there is)", one_line(e.what()));
     return ws::cli::kUsageError;
@@ -80,6 +138,7 @@ int run(int argc, char** argv) {
     fmt::print("{}", app.help());
     return 0;
   }
+  check_flag_places();
   return action();
 }
 

@@ -7,6 +7,7 @@
 #include "command.h"
 #include "support/error.h"
 #include "support/flags.h"
+#include "support/progress.h"
 #include "workload.h"
 
 namespace ws::cli {
@@ -50,7 +51,10 @@ Run train(const ParityOptions& o, bool compile, int threads) {
                    .matmul_precision = matmul_precision_of(o.matmul_precision),
                    .memory_budget_bytes = compile ? o.memory_budget : 0});
   Key key = Key(o.workload.seed).fold("data");
+  const char* mode = compile ? "compiled" : "loop";
+  std::optional<SlowNote> phase(std::in_place, fmt::format("{}: drawing {} samples", mode, w.batch * batches));
   Samples data = w.draw(key, w.batch * batches);
+  phase.emplace(fmt::format("{}: {} steps", mode, o.steps));
   Run run;
   run.losses = trainer.fit(data.X, data.y, {.epochs = static_cast<int>(epochs), .batch_size = w.batch, .key = key}).step_losses;
   std::vector<Variable> variables;
@@ -120,14 +124,14 @@ void add_parity(CLI::App& app, Action& action) {
   CLI::App* command = add_command(app, "parity", "compares the compiled step with the loop, bit for bit");
   command->add_option("--model", o->workload.model, "mlp, encoder, gpt or tiny")->required();
   command->add_option("--optimizer", o->optimizer, "sgd, momentum, nesterov, adam, adamw, muon, rmsprop, adagrad");
-  command->add_option("--lr", o->lr, "learning rate");
-  command->add_option("--clip", o->clip, "limit of the gradients' global norm");
-  command->add_option("--decay", o->decay, "Trainer's weight decay");
+  add_real(command, "--lr", o->lr, "learning rate");
+  add_real(command, "--clip", o->clip, "limit of the gradients' global norm");
+  add_real(command, "--decay", o->decay, "Trainer's weight decay");
   command->add_option("--decay-kind", o->decay_kind, "l2 or decoupled");
   command->add_option("--schedule", o->schedule, "constant, step, cosine, warmup, warmup_cosine");
   add_dtype_option(command, o->dtype);
   add_precision_option(command, o->matmul_precision);
-  add_number(command, "--steps", o->steps, 1, kMaxSteps, "training steps");
+  add_number(command, "--steps", o->steps, 1, kMaxMeasuredSteps, "training steps");
   add_size_options(command, o->workload);
   add_memory_budget(command, o->memory_budget);
   add_json_option(command, o->json);

@@ -19,11 +19,16 @@ struct ScalingOptions {
 constexpr double kMostBuckets = 1e4;
 constexpr int kMostSimulated = 256;  // ranks: the simulation takes ranks^2 events a bucket
 
+// Beyond these the columns would be hundreds of digits wide.
+void check_range(const char* option, double value, double low, double high) {
+  if (!(value >= low && value <= high)) fail("{} must be from {:g} to {:g}, not {}", option, low, high, value);
+}
+
 int scaling(const ScalingOptions& o) {
-  if (!(o.parameters >= 1)) fail("--params must be at least 1, not {}", o.parameters);
-  if (!(o.step_ms > 0)) fail("--step-ms, the time of one rank's step, must be above 0, not {}", o.step_ms);
-  if (!(o.tokens > 0)) fail("--tokens, those of one rank's step, must be above 0, not {}", o.tokens);
-  if (!(o.bucket_mb > 0)) fail("--bucket-mb must be above 0, not {}", o.bucket_mb);
+  check_range("--params", o.parameters, 1, 1e15);
+  check_range("--step-ms, the time of one rank's step,", o.step_ms, 1e-6, 1e9);
+  check_range("--tokens, those of one rank's step,", o.tokens, 1e-6, 1e15);
+  check_range("--bucket-mb", o.bucket_mb, 1e-3, 1e6);
   if (const double buckets = 4e-6 * o.parameters / o.bucket_mb; buckets > kMostBuckets)
     fail("--bucket-mb {}: these are {:.0f} buckets a step, at most {:.0f} are simulated", o.bucket_mb, buckets, kMostBuckets);
   RingStep step;
@@ -31,10 +36,12 @@ int scaling(const ScalingOptions& o) {
   step.gradient_bytes = 4 * o.parameters;
   step.bucket_bytes = o.bucket_mb * 1e6;
   step.link.latency_s = parse_duration(o.latency);
+  check_range("--latency, in seconds,", step.link.latency_s, 0, 1e3);
   Json rows = Json::array();
   Table table({"link", "ranks", "all-reduce, ms", "step, ms", "tokens/s", "efficiency", "overlapped", "simulated"});
   for (const std::string& link : o.links) {
     step.link.bytes_per_s = parse_bandwidth(link);
+    check_range("--link, in bytes a second,", step.link.bytes_per_s, 1, 1e18);
     for (int k : o.ranks) {
       if (k < 2 || k > 1'000'000) fail("--ranks {} must lie between 2 and 1000000", k);
       step.ranks = k;
@@ -68,13 +75,13 @@ int scaling(const ScalingOptions& o) {
 void add_scaling(CLI::App& app, Action& action) {
   auto o = std::make_shared<ScalingOptions>();
   CLI::App* command = add_command(app, "scaling", "predicts data parallel steps on many ranks and given links");
-  command->add_option("--params", o->parameters, "parameters of the model (19e6)")->required();
-  command->add_option("--step-ms", o->step_ms, "measured time of one rank's step")->required();
-  command->add_option("--tokens", o->tokens, "tokens, or samples, of one rank's step")->required();
+  add_real(command, "--params", o->parameters, "parameters of the model (19e6)")->required();
+  add_real(command, "--step-ms", o->step_ms, "measured time of one rank's step")->required();
+  add_real(command, "--tokens", o->tokens, "tokens, or samples, of one rank's step")->required();
   command->add_option("--link", o->links, "speeds of the links of the ring: 25GB/s, 100Gbit/s")->delimiter(',');
   command->add_option("--latency", o->latency, "of one message (5us)");
   command->add_option("--ranks", o->ranks, "numbers of ranks")->delimiter(',');
-  command->add_option("--bucket-mb", o->bucket_mb, "gradients sent together, in megabytes");
+  add_real(command, "--bucket-mb", o->bucket_mb, "gradients sent together, in megabytes");
   add_json_option(command, o->json);
   command->callback([o, &action] { action = [o] { return scaling(*o); }; });
 }

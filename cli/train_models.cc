@@ -53,6 +53,7 @@ Json encoder(const ModelRequest& r) {
   models::TransformerEncoderConfig config;
   config.inputs = r.features[1], config.outputs = r.num_outputs, config.max_len = r.features[0];
   config.width = r.width, config.hidden = 4 * r.width, config.blocks = r.blocks;
+  check_heads("an encoder", config.width, config.heads, false);
   return encoder_config_to_json(config);
 }
 
@@ -63,8 +64,10 @@ Json describe_model(const ModelRequest& r) {
   bool text = r.features.rank() == 0;
   if (r.model == "gpt") {
     if (!text) fail("gpt learns texts; samples are for mlp, convnet, encoder or a FILE.json");
+    const models::GptConfig config = book_gpt(r.num_outputs, r.width, r.blocks, r.seq);
+    check_heads("a gpt", config.width, config.heads, config.pos == models::PositionKind::rope);
     check_memory(r.blocks, r.width, r.batch * r.seq, 12);
-    return gpt_config_to_json(book_gpt(r.num_outputs, r.width, r.blocks, r.seq));
+    return gpt_config_to_json(config);
   }
   static const std::pair<const char*, Json (*)(const ModelRequest&)> kDescribers[] = {
       {"mlp", mlp}, {"convnet", convnet}, {"encoder", encoder}};

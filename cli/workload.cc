@@ -50,6 +50,12 @@ void check_memory(int64_t blocks, int64_t width, int64_t rows, int64_t weights_p
          need / 1e9, have / 1e9);
 }
 
+void check_heads(const char* model, int64_t width, int64_t heads, bool rope) {
+  if (const int64_t unit = rope ? 2 * heads : heads; width % unit != 0)
+    fail("--width {}: {} has {} heads{}, so the width must be a multiple of {}", width, model, heads,
+         rope ? ", and RoPE pairs the features of each" : "", unit);
+}
+
 models::GptConfig book_gpt(int64_t vocab, int64_t width, int64_t blocks, int64_t max_len) {
   models::GptConfig config;
   config.vocab = vocab;
@@ -62,7 +68,7 @@ models::GptConfig book_gpt(int64_t vocab, int64_t width, int64_t blocks, int64_t
 void add_size_options(CLI::App* command, WorkloadOptions& o, int64_t least_blocks) {
   add_number(command, "--batch", o.batch, 1, kMaxBatch, "samples a step, however many processes share it");
   add_number(command, "--seq", o.seq, 1, kMaxSeq, "positions a sample (encoder, gpt)");
-  add_number(command, "--width", o.width, 1, kMaxWidth, "features");
+  add_number(command, "--width", o.width, 1, kMaxWidth, kWidthHelp);
   add_number(command, "--blocks", o.blocks, least_blocks, kMaxBlocks, "blocks, or layers of an mlp");
   command->add_flag("--checkpoint", o.checkpoint, "each block by checkpoint(): less memory (encoder, gpt)");
   add_seed(command, o.seed, "of weights and data");
@@ -95,6 +101,7 @@ Workload make_workload(const WorkloadOptions& o) {
     config.max_len = o.seq;
     config.checkpoint = o.checkpoint;
     w.batch = or_default(o.batch, 32, 0);
+    check_heads("an encoder", config.width, config.heads, false);
     check_memory(config.blocks, config.width, w.batch * o.seq, 12);
     w.model = std::make_unique<models::TransformerEncoder>(config, key);
     int64_t seq = o.seq, in = config.inputs, out = config.outputs;
@@ -105,6 +112,7 @@ Workload make_workload(const WorkloadOptions& o) {
     auto config = book_gpt(28, or_default(o.width, 512, 0), or_default(o.blocks, 6, -1), o.seq);
     config.checkpoint = o.checkpoint;
     w.batch = or_default(o.batch, 64, 0);
+    check_heads("a gpt", config.width, config.heads, config.pos == models::PositionKind::rope);
     check_memory(config.blocks, config.width, w.batch * o.seq, 12);
     w.model = std::make_unique<models::Gpt>(config, key);
     int64_t seq = o.seq, vocab = config.vocab;

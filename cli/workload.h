@@ -46,6 +46,11 @@ Workload make_workload(const WorkloadOptions& options);
 /// An Error where weights, gradients and one activation a block of `rows` rows alone exceed the machine's memory.
 void check_memory(int64_t blocks, int64_t width, int64_t rows, int64_t weights_per_block);
 
+/// An Error where the heads of a `model` cannot share --width out, or RoPE cannot pair the features of each.
+void check_heads(const char* model, int64_t width, int64_t heads, bool rope);
+/// What --help says of --width.
+constexpr const char* kWidthHelp = "features; a multiple of 16 for a gpt, of 8 for an encoder (8 heads)";
+
 /// A gpt of the book's kind: rope, RMSNorm, SwiGLU, tied head, 8 heads.
 models::GptConfig book_gpt(int64_t vocab, int64_t width, int64_t blocks, int64_t max_len);
 

@@ -25,6 +25,8 @@ TEST(Models, Names) {
 
 TEST(Models, Errors) {
   EXPECT_TRUE(mentions(error_of([] { models::gpt({.width = 10, .heads = 4}, Key(0)); }), {"10", "4 heads"}));
+  EXPECT_TRUE(
+      mentions(error_of([] { models::gpt({.width = 12, .heads = 4}, Key(0)); }), {"12", "4 heads", "RoPE", "multiple of 8"}));
   EXPECT_NE(error_of([] { models::mlp({3}, Key(0)); }), "");
   EXPECT_NE(error_of([] { models::mlp({3, -1}, Key(0)); }), "");
   auto gpt = models::gpt({.vocab = 5, .width = 8, .heads = 2, .blocks = 1, .max_len = 4}, Key(0));

@@ -146,6 +146,7 @@ TEST(Csv, FaultsAreNamed) {
   EXPECT_THAT(fault("1,2\n3,0x4\n"), HasSubstr("'0x4'"));
   EXPECT_THAT(fault(""), HasSubstr("no rows of numbers"));
   EXPECT_THAT(fault("a,b\n"), HasSubstr("no rows of numbers"));
+  EXPECT_THAT(fault("\na,b,\"a\"\n1,2,3\n"), HasSubstr("a.csv: line 2 names two columns 'a'"));
   EXPECT_THAT(fault("1,\"2\n"), HasSubstr("never closed"));
   EXPECT_THAT(fault("1,\"2\"3\n"), HasSubstr("after a closing"));
 }
@@ -193,6 +194,11 @@ TEST(DataSets, CsvTargetsAndArraysOfTheWrongLength) {
   save_npz(npz, {{"X", Tensor::zeros({3, 2})}});
   EXPECT_THAT(error_of([&] { load_dataset(npz); }), HasSubstr("must hold the tensors X and y"));
   EXPECT_THAT(error_of([&] { load_dataset("nonsense"); }), HasSubstr("'nonsense' is no data set"));
+  std::string folder = testing::TempDir() + "/no_idx";
+  std::filesystem::create_directories(folder);
+  EXPECT_THAT(error_of([&] { load_dataset(folder); }),
+              HasSubstr("no_idx lacks train-images-idx3-ubyte: a folder of IDX files holds train-images-idx3-ubyte, "
+                        "train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, each as it is or as .gz"));
 }
 
 TEST(DataSets, FashionMnistAsDebianInstallsIt) {

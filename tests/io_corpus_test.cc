@@ -40,6 +40,7 @@ TEST(Vocabulary, LettersAreTheBooks28) {
   EXPECT_THAT(std::vector<std::string>(v.symbols().begin(), v.symbols().begin() + 7),
               ElementsAre("", "a", "b", " ", "c", "d", "e"));
   EXPECT_THAT(v.encode("ABC abz9"), ElementsAre(1, 2, 4, 3, 1, 2, 27, 3));
+  EXPECT_THAT(v.unknown_in("ABC, 9 \xc3\xa9"), ElementsAre());  // by rule a space
   EXPECT_EQ(v.decode(std::vector<int32_t>{1, 3, 0}), "a \xef\xbf\xbd");
   EXPECT_THROW(v.decode(std::vector<int32_t>{28}), Error);
 }
@@ -51,6 +52,7 @@ TEST(Vocabulary, Utf8TakesCodePoints) {
   EXPECT_EQ(v.size(), 4);
   EXPECT_EQ(v.symbols()[1], "\xc3\xa9");
   EXPECT_THAT(v.encode("a\xc3\xa9z"), ElementsAre(2, 1, 0));
+  EXPECT_THAT(v.unknown_in("za\xc3\xa9\nz"), ElementsAre("z", "\n"));
   EXPECT_EQ(v.decode(v.encode("\xf0\x9f\x98\x80"
                               "a")),
             "\xf0\x9f\x98\x80"

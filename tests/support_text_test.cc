@@ -37,6 +37,18 @@ TEST(Progress, LineHasRateTimeLeftAndLoss) {
   EXPECT_EQ(Progress::line("train", 24, 24, 2, NAN, "", 1, false), "train 24/24  12 steps/s");
 }
 
+TEST(Progress, SlowWorkIsNotedOnce) {
+  std::vector<std::string> seen;
+  set_note_sink([&](std::string_view text) { seen.emplace_back(text); });
+  { SlowNote quick("quick", std::chrono::minutes(10)); }
+  {
+    SlowNote slow("drawing 3 samples", std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
+  set_note_sink({});
+  EXPECT_THAT(seen, testing::ElementsAre("drawing 3 samples: this takes a while"));
+}
+
 TEST(Progress, HumanNumbers) {
   EXPECT_EQ(human(1234567), "1.23 M");
   EXPECT_EQ(human(99960), "100 k");

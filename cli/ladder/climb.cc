@@ -296,6 +296,7 @@ void Climb::check() {
   report_["check"] = {{"configuration", fmt::format("{}{}, batch {}", setup.bf16 ? "bf16" : "fp32",
                                                     setup.checkpoint ? ", checkpointed" : "", setup.batch)},
                       {"steps", losses.size()},
+                      {"steps_asked", options_.steps},
                       {"averaged_steps", ends},
                       {"mean_loss_first_20", json_number(first)},
                       {"mean_loss_last_20", json_number(last)},

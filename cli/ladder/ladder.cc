@@ -85,7 +85,8 @@ void add_ladder(CLI::App& app, Action& action) {
   command->add_option("--rungs", o->rungs,
                       "R0 loop, R1 compiled (always), R2 bf16, R3 batch, R4 checkpointing, R5 data parallel, R6 what lies above");
   command->add_option("--model", task.model, "gpt, encoder, mlp or a FILE.json that describes a gpt or encoder");
-  add_number(command, "--steps", o->steps, 0, kMaxSteps, "steps of the check that it trains");
+  add_number(command, "--steps", o->steps, 0, kMaxMeasuredSteps,
+             "steps of the check that it trains; those that were timed count");
   add_number(command, "--rounds", o->rounds, 1, 1000, "rounds of timing, the rungs in turn");
   add_number(command, "--seq", task.seq, 1, kMaxSeq, "tokens a sample");
   add_seed(command, task.seed, "of weights and windows");

@@ -105,10 +105,13 @@ std::string report_table(const Json& report) {
   }
   if (report.contains("check")) {
     const Json& check = report["check"];
-    out += fmt::format("\n{} steps of {}: mean loss {} (first {}) -> {} (last {}){}\n", check["steps"].dump(),
-                       text(check, "configuration"), number(check, "mean_loss_first_20", 1, "{:.4f}"),
-                       check.value("averaged_steps", 20), number(check, "mean_loss_last_20", 1, "{:.4f}"),
-                       check.value("averaged_steps", 20), check.value("falls", true) ? "" : ": IT DOES NOT FALL");
+    const bool is_timed_longer = value(check, "steps") > value(check, "steps_asked");
+    out += fmt::format("\n{} steps of {}{}: mean loss {} (first {}) -> {} (last {}){}\n", check["steps"].dump(),
+                       text(check, "configuration"),
+                       is_timed_longer ? fmt::format(" (timing took more than --steps {})", check["steps_asked"].dump()) : "",
+                       number(check, "mean_loss_first_20", 1, "{:.4f}"), check.value("averaged_steps", 20),
+                       number(check, "mean_loss_last_20", 1, "{:.4f}"), check.value("averaged_steps", 20),
+                       check.value("falls", true) ? "" : ": IT DOES NOT FALL");
   }
   return out;
 }

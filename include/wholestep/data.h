@@ -30,7 +30,7 @@ struct Table {
   Tensor values;                     ///< f32 [rows, columns]
 };
 /// Numbers separated by commas, one row a line (RFC 4180: fields may be quoted). The first line names the columns if any of its fields
-/// is not a number. Every row has as many fields as the first; an empty or infinite field, NaN or text is an Error that names line and
+/// is not a number; no two names are equal. Every row has as many fields as the first; an empty or infinite field, NaN or text is an Error that names line and
 /// column.
 Table load_csv(const std::string& path);
 

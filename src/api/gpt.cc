@@ -19,6 +19,9 @@ LayerFactory make_attention(const GptConfig& c) {
   if (c.heads < 1 || c.width % c.heads != 0)
     fail("gpt: width {} is not divisible by {} heads; choose a width that is a multiple of the heads", c.width, c.heads);
   SelfAttentionOptions options{.causal = true, .bias = c.bias};
+  if (c.pos == PositionKind::rope && c.width / c.heads % 2 != 0)
+    fail("gpt: width {} leaves each of {} heads {} features, which RoPE cannot pair; choose a width that is a multiple of {}",
+         c.width, c.heads, c.width / c.heads, 2 * c.heads);
   if (c.pos == PositionKind::rope) options.rope = Rope(c.max_len, c.width / c.heads, c.rope_pairs);
   return layer<SelfAttention>(c.width, c.heads, options);
 }

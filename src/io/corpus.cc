@@ -28,14 +28,6 @@ size_t code_point_bytes(std::string_view text, size_t at) {
   return 0;
 }
 
-void check_is_text(std::string_view text, const std::string& name) {
-  for (size_t at = 0; at < text.size();) {
-    size_t n = text[at] == '\0' ? 0 : code_point_bytes(text, at);
-    if (n == 0) fail("{} is not a text in UTF-8: byte {} is 0x{:02x}", name, at, static_cast<unsigned char>(text[at]));
-    at += n;
-  }
-}
-
 // Calls f(symbol) for each symbol of the text.
 template <class F>
 void each_symbol(std::string_view text, Vocabulary::Kind kind, F&& f) {
@@ -64,6 +56,14 @@ std::vector<std::string> by_frequency(std::string_view text, Vocabulary::Kind ki
 }
 
 }  // namespace
+
+void check_is_text(std::string_view text, const std::string& name) {
+  for (size_t at = 0; at < text.size();) {
+    size_t n = text[at] == '\0' ? 0 : code_point_bytes(text, at);
+    if (n == 0) fail("{} is not a text in UTF-8: byte {} is 0x{:02x}", name, at, static_cast<unsigned char>(text[at]));
+    at += n;
+  }
+}
 
 std::string letters_only(std::string_view text) {
   std::string out;
@@ -107,6 +107,18 @@ std::vector<int32_t> Vocabulary::encode(std::string_view text) const {
     out.push_back(found == tokens_.end() ? 0 : found->second);
   });
   return out;
+}
+
+std::vector<std::string> Vocabulary::unknown_in(std::string_view text) const {
+  std::string normal;
+  if (kind_ == Kind::kLetters) text = normal = letters_only(text);
+  std::vector<std::string> unknown;
+  each_symbol(text, kind_, [&](std::string_view view) {
+    std::string symbol(view);
+    if (!tokens_.contains(symbol) && std::find(unknown.begin(), unknown.end(), symbol) == unknown.end())
+      unknown.push_back(std::move(symbol));
+  });
+  return unknown;
 }
 
 std::string Vocabulary::decode(std::span<const int32_t> tokens) const {

@@ -24,6 +24,8 @@ class Vocabulary {
 
   int64_t size() const { return static_cast<int64_t>(symbols_.size()); }
   std::vector<int32_t> encode(std::string_view text) const;
+  /// The symbols of `text` that encode() gives as unknown, each once.
+  std::vector<std::string> unknown_in(std::string_view text) const;
   /// Unknown symbols read as U+FFFD.
   std::string decode(std::span<const int32_t> tokens) const;
   const std::vector<std::string>& symbols() const { return symbols_; }
@@ -38,6 +40,9 @@ class Vocabulary {
 
 /// Every run of characters other than A-Z and a-z as one space, the letters in lower case.
 std::string letters_only(std::string_view text);
+
+/// An Error names `name` and the byte where `text` is not UTF-8 or holds a NUL.
+void check_is_text(std::string_view text, const std::string& name);
 
 struct Corpus {
   std::string name;

@@ -94,6 +94,12 @@ std::string shown(std::string_view field) {
   return std::string(field.substr(0, kShownBytes)) + (field.size() > kShownBytes ? ".." : "");
 }
 
+void check_names(std::vector<std::string> names, const std::string& path, int64_t line) {
+  std::sort(names.begin(), names.end());
+  if (auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
+    fail("{}: line {} names two columns '{}'; give each a name of its own", path, line, shown(*twice));
+}
+
 }  // namespace
 
 Table load_csv(const std::string& path) {
@@ -114,6 +120,7 @@ Table load_csv(const std::string& path) {
         bool numbers = std::all_of(fields.begin(), fields.end(), [](std::string_view f) { return number_in(f).has_value(); });
         table.columns.clear();
         if (!numbers) table.columns.assign(fields.begin(), fields.end());
+        check_names(table.columns, path, reader.line());
         if (!numbers) continue;
       }
       if (fields.size() != num_columns)

@@ -11,18 +11,24 @@ namespace {
 
 constexpr const char* kFashionMnist = "/usr/share/datasets/fashion-mnist";
 
-std::string idx_file(const std::string& folder, const char* name) {
-  std::string path = folder + "/" + name;
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored) ? path : path + ".gz";
-}
+constexpr const char* kIdxFiles[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
+                                     "t10k-labels-idx1-ubyte"};
 
 Dataset load_idx_folder(const std::string& folder) {
+  std::vector<std::string> paths;
+  for (const char* name : kIdxFiles) {
+    std::error_code ignored;
+    paths.push_back(folder + "/" + name);
+    if (std::filesystem::exists(paths.back(), ignored)) continue;
+    paths.back() += ".gz";
+    if (!std::filesystem::exists(paths.back(), ignored))
+      fail("{} lacks {}: a folder of IDX files holds {}, each as it is or as .gz", folder, name, fmt::join(kIdxFiles, ", "));
+  }
   Dataset d;
-  d.X = load_idx_images(idx_file(folder, "train-images-idx3-ubyte"));
-  d.y = load_idx(idx_file(folder, "train-labels-idx1-ubyte"));
-  d.X_val = load_idx_images(idx_file(folder, "t10k-images-idx3-ubyte"));
-  d.y_val = load_idx(idx_file(folder, "t10k-labels-idx1-ubyte"));
+  d.X = load_idx_images(paths[0]);
+  d.y = load_idx(paths[1]);
+  d.X_val = load_idx_images(paths[2]);
+  d.y_val = load_idx(paths[3]);
   return d;
 }
 

@@ -79,6 +79,21 @@ std::string Progress::line(const std::string& title, int64_t done, int64_t total
   return out;
 }
 
+SlowNote::SlowNote(std::string what, std::chrono::milliseconds after)
+    : watch_([this, what = std::move(what), after] {
+        std::unique_lock lock(mutex_);
+        if (!ended_.wait_for(lock, after, [this] { return has_ended_; })) note("{}: this takes a while", what);
+      }) {}
+
+SlowNote::~SlowNote() {
+  {
+    std::lock_guard lock(mutex_);
+    has_ended_ = true;
+  }
+  ended_.notify_one();
+  watch_.join();
+}
+
 void Progress::draw(bool last) {
   last_draw_ = Clock::now();
   if (quiet()) return;

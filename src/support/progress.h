@@ -2,8 +2,11 @@
 // Writes to stderr, so that stdout stays for results.
 #pragma once
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
 #include <string>
+#include <thread>
 
 namespace ws {
 
@@ -37,6 +40,21 @@ class Progress {
   double items_per_step_, loss_;
   bool terminal_, open_ = false;
   Clock::time_point start_, last_draw_;
+};
+
+/// Work without steps to count: where it takes longer than `after`, one note says what goes on.
+class SlowNote {
+ public:
+  explicit SlowNote(std::string what, std::chrono::milliseconds after = std::chrono::seconds(3));
+  ~SlowNote();
+  SlowNote(const SlowNote&) = delete;
+  SlowNote& operator=(const SlowNote&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool has_ended_ = false;
+  std::thread watch_;  // last: it uses the others
 };
 
 /// 1234567.0 -> "1.23 M", for rates and sizes in tables.

@@ -24,6 +24,7 @@ printf 'ab\0cd\377\376' >binary.bin
 printf 'graph' >broken.ir
 printf '{"type": "gpt", "num_hiddens": 30}' >heads.json
 printf '{"type": "gpt", "num_hiddens": }' >broken.json
+printf '{"type": "gpt", "num_hiddens": 40}' >pairs.json
 printf '{"type": "quantum"}' >unknown.json
 printf '12345678' >junk.safetensors
 printf '1,0.5\n3,4\n' >fractions.csv
@@ -35,7 +36,13 @@ refuses 1 "unknown model 'resnet'" bench --model resnet
 refuses 1 "--mode must be loop or compiled" bench --model tiny --mode fast
 refuses 1 "--batch must be at least 1, not -4" bench --model tiny --batch -4
 refuses 1 "--threads must be a whole number from 0 to 1024" bench --model tiny --threads many
-refuses 1 "not divisible by 8 heads" bench --model gpt --width 30 --batch 1 --seq 8
+for width in 30 40; do
+  for command in "bench --model gpt" "inspect --model gpt" "train --data short.txt --out run"; do
+    # shellcheck disable=SC2086
+    refuses 1 "--width $width: a gpt has 8 heads, and RoPE pairs the features of each, so the width must be a multiple of 16" $command --width $width --batch 1 --seq 2
+  done
+done
+refuses 1 "--width 36: an encoder has 8 heads, so the width must be a multiple of 8" bench --model encoder --width 36 --batch 1 --seq 8
 refuses 1 "unknown optimizer 'sdg'" parity --model tiny --optimizer sdg
 refuses 1 "--steps must be at least 1, not 0" parity --model tiny --steps 0
 refuses 1 "learning rate 0 must be above 0" parity --model tiny --optimizer muon --lr 0 --steps 2
@@ -49,6 +56,7 @@ refuses 1 "cannot read missing.json" train --data short.txt --seq 2 --model miss
 refuses 1 "broken.json: line 1, column 32" train --data short.txt --seq 2 --model broken.json --out run
 refuses 1 "unknown model \"quantum\"" train --data short.txt --seq 2 --model unknown.json --out run
 refuses 1 "not divisible by 8 heads" train --data short.txt --seq 2 --model heads.json --out run
+refuses 1 "width 40 leaves each of 8 heads 5 features, which RoPE cannot pair" train --data short.txt --seq 2 --model pairs.json --out run
 refuses 1 "junk.safetensors" train --data junk.safetensors --out run
 refuses 1 "--batch must be at least 1, not -1" train --data short.txt --seq 2 --batch -1 --out run
 refuses 1 "holds no checkpoint" train --data short.txt --seq 2 --resume --out run
@@ -65,12 +73,42 @@ refuses 1 "--batch must be at least 1, not 0" bench --model tiny --batch 0
 refuses 1 "--width must be at least 1, not 0" bench --model tiny --width 0
 refuses 1 "--blocks must be at least 1, not -1" bench --model mlp --blocks -1
 refuses 1 "--steps must be at least 1, not 0" bench --model tiny --steps 0
+for command in "bench --model tiny" "parity --model tiny" bench-trainer ladder; do
+  # shellcheck disable=SC2086
+  refuses 1 "--steps must be at most 100000000, not 1099511627776" $command --steps 1099511627776
+done
+refuses 1 "--warmup must be at most 100000000, not 1099511627776" bench --model tiny --warmup 1099511627776
+refuses 1 "--tokens must be at most 10000000, not 99999999999" generate --checkpoint nowhere --tokens 99999999999
+refuses 1 "--tokens must be at least 1, not 0" generate --checkpoint nowhere --tokens 0
+refuses 1 "--top-k must be at least 0, not -1" generate --checkpoint nowhere --top-k -1
+refuses 1 "--prompt is not a text in UTF-8: byte 1 is 0xff" generate --checkpoint nowhere --prompt $'a\xff'
+refuses 2 "inspect does not take: --steps 0" inspect --model tiny --steps 0
+refuses 1 "--isa (WHOLESTEP_ISA) must be one of those that this machine has, avx2" roofs --isa zzz
+refuses 1 "--dump (WHOLESTEP_DUMP): cannot write short.txt: Not a directory" bench --model tiny --dump short.txt
+refuses 1 "--dump (WHOLESTEP_DUMP): cannot write /proc/nowhere: No such file or directory" bench --model tiny --dump /proc/nowhere
+refuses 1 "--trace (WHOLESTEP_TRACE): cannot write short.txt: Not a directory" bench --model tiny --trace short.txt/trace.json
+refuses 1 "--trace (WHOLESTEP_TRACE): cannot write .: Is a directory" bench --model tiny --trace .
+for folder in short.txt short.txt/cache; do
+  refuses 1 "--cache-dir (WHOLESTEP_CACHE_DIR): $folder is no folder and cannot become one" bench --model tiny --cache-dir $folder
+done
+refuses 1 "cannot read missing.ir" eval missing.ir --dump run/dump --trace run/trace.json
 refuses 1 "--batch must be at most 100000000, not 99999999999999999999" bench --model tiny --batch 99999999999999999999
 refuses 1 "this machine has" bench --model mlp --width 1000000 --blocks 10000
 refuses 1 "--seed must be a whole number from 0 to 2^64 - 1, not '-1'" bench --model tiny --seed -1
 refuses 1 "--steps must be at least 1, not 0" train --data short.txt --steps 0
 refuses 1 "--epochs must be a number above 0" train --data short.txt --epochs 0
-refuses 1 "--epochs must be a number above 0" train --data short.txt --epochs nan
+for value in nan -inf 1e999 ''; do
+  for option in --lr --weight-decay --clip --epochs --minutes; do
+    refuses 1 "$option must be a finite number, not '$value'" train --data short.txt --out run $option "$value"
+  done
+  for option in --lr --clip --decay; do refuses 1 "$option must be a finite number, not '$value'" parity --model tiny $option "$value"; done
+  refuses 1 "--temperature must be a finite number, not '$value'" generate --checkpoint nowhere --temperature "$value"
+  refuses 1 "--params must be a finite number, not '$value'" scaling --params "$value" --step-ms 1 --tokens 1
+done
+refuses 1 "--params must be from 1 to 1e+15, not 1e+300" scaling --params 1e300 --step-ms 1 --tokens 1
+refuses 1 "must be from 1e-06 to 1e+09, not 1e+300" scaling --params 1e6 --step-ms 1e300 --tokens 1
+refuses 1 "--bucket-mb must be from 0.001 to 1e+06, not 1e-300" scaling --params 1e6 --step-ms 1 --tokens 1 --bucket-mb 1e-300
+refuses 1 "--link, in bytes a second, must be from 1 to" scaling --params 1e6 --step-ms 1 --tokens 1 --link 1e-300GB/s
 refuses 1 "--minutes must be a number above 0" train --data short.txt --minutes 0
 refuses 1 "--eval-every must be at least 0, not -1" train --data short.txt --eval-every -1
 refuses 1 "--blocks must be at most 10000, not 1000000000" train --data short.txt --blocks 1000000000
@@ -89,6 +127,10 @@ refuses 1 "gpt learns texts" train --data numbers.csv --model gpt --out run
 refuses 1 "mlp learns samples" train --data short.txt --seq 2 --model mlp --out run
 refuses 1 "cannot read missing.npz" train --data missing.npz --out run
 refuses 1 "--loss must be mse or cross_entropy, not 'hinge'" train --data numbers.csv --loss hinge --out run
+printf 'a,b,a\n1,2,3\n' >twice.csv
+mkdir empty
+refuses 1 "twice.csv: line 1 names two columns 'a'" train --data twice.csv --out run
+refuses 1 "empty lacks train-images-idx3-ubyte: a folder of IDX files holds train-images-idx3-ubyte, train-labels" train --data empty --out run
 printf '1e30,1e30\n2e30,-1e30\n' >huge.csv
 refuses 1 "training step 1: " train --data huge.csv --loss mse --out run/deep
 refuses 1 "the file must end in .svg or .html" inspect --model tiny --map run/map.png
@@ -103,6 +145,7 @@ refuses 1 "holds no checkpoint" generate --checkpoint $long
 [ ! -e run ] || { echo "a refused command left $(find run)"; bad=1; }
 
 "$WS" train --data numbers.csv --steps 2 --batch 2 --width 8 --out done_run >out 2>err || { echo "train on numbers.csv: $(cat err)"; bad=1; }
+refuses 1 "done_run/checkpoint holds no text model" generate --checkpoint done_run
 printf '1,2\n3,4\n5,6\n' >longer.csv
 cp -r done_run same_run
 refuses 1 "done_run holds a run: continue it by --resume, give another --out, or replace it by --overwrite" train --data numbers.csv --out done_run
@@ -153,5 +196,5 @@ refuses 1 "config.json must hold an object, not array" "${resume[@]}"
 WHOLESTEP_DEBUG=9 "$WS" bench --model tiny >out 2>err
 [ $? = 1 ] && grep -qF "WHOLESTEP_DEBUG must be a whole number from 0 to 6, not '9'" err || { echo "WHOLESTEP_DEBUG=9: $(cat err)"; bad=1; }
 "$WS" >out 2>err && grep -q 'ladder' out && [ ! -s err ] || { echo "without arguments it must print help"; bad=1; }
-"$WS" bench --help >out 2>err && grep -q -- '--steps' out || { echo "bench --help fails"; bad=1; }
+"$WS" bench --help >out 2>err && grep -q -- '--steps' out && grep -q 'multiple of 16' out || { echo "bench --help fails"; bad=1; }
 exit $bad

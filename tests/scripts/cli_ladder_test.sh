@@ -45,6 +45,10 @@ has table 'model differs: "encoder" and "mlp"'
 has ladder '"refused":'
 has ladder '"fitting_batch":'
 
+# Where timing alone took more steps than the check asks for, it says so.
+"$WS" ladder --model small.json --text text.txt --seq 32 --steps 1 --rounds 1 --rungs R1 >table 2>progress || fail "--steps 1: $(cat progress)"
+has table "steps of fp32, batch 16 (timing took more than --steps 1): mean loss"
+
 # A byte budget of one's own: met, without effect, and impossible.
 budget() {
   "$WS" ladder --model small.json --text text.txt --seq 32 --steps 0 --rounds 1 --rungs R1,R4 --memory-budget "$1" --json >ladder 2>progress ||

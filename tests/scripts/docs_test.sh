@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # C++ blocks of the documents come from files that are built and run: a block after <!-- from FILE --> stands in FILE word
-# for word. Local links lead somewhere.
+# for word. Local links lead somewhere. docs/development.md has every debug flag.
 set -euo pipefail
 cd "${WS_SOURCE:-$(dirname "$0")/../..}"
 bad=0 blocks=0
@@ -28,6 +28,11 @@ for page in README.md docs/*.md; do
   for link in $(grep -oE '\]\([^)#: ]+\)' "$page" | sed 's/^](//; s/)$//'); do
     [ -e "$(dirname "$page")/$link" ] || { echo "$page: the link to $link leads nowhere"; bad=1; }
   done
+done
+flags=$(sed -nE 's/^  (INTEGER|TOGGLE|TEXT|LIST)\((\w+),.*/\2/p' src/support/flags.h)
+[ "$(wc -w <<<"$flags")" -ge 15 ] || { echo "the table of src/support/flags.h is not found"; bad=1; }
+for flag in $flags; do
+  grep -q "^| \`WHOLESTEP_${flag^^}=" docs/development.md || { echo "docs/development.md lacks WHOLESTEP_${flag^^}"; bad=1; }
 done
 [ "$blocks" -ge 2 ] || { echo "the documents quote only $blocks blocks of code"; bad=1; }
 exit $bad
