@@ -1,5 +1,6 @@
 // GEMM against oneDNN and against a measured peak, on shapes of whole training steps, in fp32 and in bf16 (operands and result).
-//   gemm_bench [--threads 1,2] [--rounds 5] [--only SUBSTRING] [--isa avx2|avx512|avx512_bf16] [--dtype f32|bf16] [--markdown 1]
+//   gemm_bench [--threads 1,2] [--rounds 5] [--shapes steps,thin] [--only SUBSTRING] [--isa avx2|avx512|avx512_bf16] [--dtype f32|bf16]
+//              [--markdown 1]
 // Noise-proof: sides are interleaved, each round gives one ratio, the median of the ratios counts; a probe of the peak runs around
 // every round. Absolute figures drift with the machine's clock, ratios do not.
 #include <fmt/core.h>
@@ -36,8 +37,8 @@ struct Shape {
   bool is_large() const { return m * n * k >= int64_t{1} << 28; }
 };
 
-const std::vector<Shape>& shapes() {
-  static const std::vector<Shape> all = {
+const std::vector<Shape>& shapes_of(const std::string& list) {
+  static const std::vector<Shape> steps = {
       {"gpt forward", 8192, 512, 1536},
       {"gpt forward", 8192, 512, 512},
       {"gpt forward", 8192, 512, 1365},
@@ -52,7 +53,26 @@ const std::vector<Shape>& shapes() {
       {"wide", 512, 1024, 2048},
       {"wide", 2048, 2048, 2048},
   };
-  return all;
+  static const std::vector<Shape> thin = {
+      {"one row", 1, 512, 512},
+      {"one row", 1, 512, 512, false, true},
+      {"one row", 1, 4096, 4096},
+      {"one column", 4096, 512, 1},
+      {"few rows", 8, 512, 512},
+      {"few rows", 6, 4096, 4096},
+      {"small head", 256, 512, 10},
+      {"small head gradient", 512, 256, 10, true},
+      {"small head gradient", 512, 8192, 10, true},
+      {"small head gradient", 8192, 28, 512, false, true},
+      {"few features", 256, 13, 512},
+      {"few features", 4096, 13, 256},
+      {"shallow", 2048, 16, 2048},
+      {"shallow", 2048, 128, 2048},
+      {"deep", 32, 8192, 32, true},
+      {"deep", 64, 100000, 64, true},
+      {"dot", 1, 100000, 1},
+  };
+  return list == "thin" ? thin : steps;
 }
 
 /// oneDNN runs on OpenMP's threads, whichever OpenMP it came with.
@@ -205,7 +225,7 @@ std::vector<std::string> words_of(const std::string& list) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string thread_counts = "1,2", only, isa_name(name_of(best_isa())), dtypes = "f32,bf16";
+  std::string thread_counts = "1,2", only, isa_name(name_of(best_isa())), dtypes = "f32,bf16", lists = "steps,thin";
   int rounds = 5;
   bool markdown = false;
   for (int i = 1; i + 1 < argc; i += 2) {
@@ -214,6 +234,8 @@ int main(int argc, char** argv) {
       thread_counts = value;
     else if (flag == "--rounds")
       rounds = std::atoi(value.c_str());
+    else if (flag == "--shapes")
+      lists = value;
     else if (flag == "--only")
       only = value;
     else if (flag == "--isa")
@@ -230,43 +252,46 @@ int main(int argc, char** argv) {
   const GemmIsa isa = isa_named(isa_name);
   const FlushDenormals mode;
   for (const std::string& dtype_name : words_of(dtypes))
-    for (const std::string& threads : words_of(thread_counts)) {
-      const DType dtype = *dtype_from_name(dtype_name);
-      SpinWorkers workers(std::atoi(threads.c_str()));
-      fmt::print("\n{}, {} thread{}, {}, oneDNN {}.{}.{}, median of {} rounds\n\n", dtype_name, threads,
-                 threads == "1" ? "" : "s", isa_name, dnnl_version()->major, dnnl_version()->minor, dnnl_version()->patch,
-                 rounds);
-      if (markdown)
-        fmt::print("| product | GFLOP/s | oneDNN | ratio | of peak | error |\n|---|---|---|---|---|---|\n");
-      else
-        fmt::print("{:<26}{:<32}{:>9}{:>9}{:>8}{:>9}{:>9}{:>10}\n", "", "product", "GFLOP/s", "oneDNN", "ratio", "spread",
-                   "of peak", "error");
-      double log_sum = 0, worst = 1e9, least_share = 1;
-      int count = 0;
-      for (const Shape& s : shapes()) {
-        if (title(s).find(only) == std::string::npos) continue;
-        const Row row = measure(s, dtype, isa, workers, rounds);
-        if (markdown && std::isnan(row.ratio))
-          fmt::print("| {} | {:.1f} | none | | {:.0f} %{} | {:.1e} |\n", title(s), row.ours_gflops, 100 * row.share,
-                     row.noisy ? " (too noisy)" : "", row.error);
-        else if (markdown)
-          fmt::print("| {} | {:.1f} | {:.1f} | {:.2f} | {:.0f} %{} | {:.1e} |\n", title(s), row.ours_gflops, row.theirs_gflops,
-                     row.ratio, 100 * row.share, row.noisy ? " (too noisy)" : "", row.error);
+    for (const std::string& threads : words_of(thread_counts))
+      for (const std::string& list : words_of(lists)) {
+        const DType dtype = *dtype_from_name(dtype_name);
+        SpinWorkers workers(std::atoi(threads.c_str()));
+        fmt::print("\n{}, {} thread{}, {}, {}, oneDNN {}.{}.{}, median of {} rounds\n\n", dtype_name, threads,
+                   threads == "1" ? "" : "s", list == "thin" ? "thin products" : "products of whole steps", isa_name,
+                   dnnl_version()->major, dnnl_version()->minor, dnnl_version()->patch, rounds);
+        if (markdown)
+          fmt::print("| product | GFLOP/s | oneDNN | ratio | of peak | error |\n|---|---|---|---|---|---|\n");
         else
-          fmt::print("{:<26}{:<32}{:>9.1f}{:>9.1f}{:>8.3f}{:>8.1f}%{:>8.1f}%{:>10.1e}{}\n", s.group, title(s), row.ours_gflops,
-                     row.theirs_gflops, row.ratio, 100 * row.spread, 100 * row.share, row.error, row.noisy ? "  too noisy" : "");
-        std::fflush(stdout);
-        if (!std::isnan(row.ratio)) log_sum += std::log(row.ratio), worst = std::min(worst, row.ratio);
-        ++count;
-        if (s.is_large()) least_share = std::min(least_share, row.share);
+          fmt::print("{:<26}{:<32}{:>9}{:>9}{:>8}{:>9}{:>9}{:>10}\n", "", "product", "GFLOP/s", "oneDNN", "ratio", "spread",
+                     "of peak", "error");
+        double log_sum = 0, worst = 1e9, least_share = 1;
+        int count = 0;
+        for (const Shape& s : shapes_of(list)) {
+          if (title(s).find(only) == std::string::npos) continue;
+          const Row row = measure(s, dtype, isa, workers, rounds);
+          if (markdown && std::isnan(row.ratio))
+            fmt::print("| {} | {:.1f} | none | | {:.0f} %{} | {:.1e} |\n", title(s), row.ours_gflops, 100 * row.share,
+                       row.noisy ? " (too noisy)" : "", row.error);
+          else if (markdown)
+            fmt::print("| {} | {:.1f} | {:.1f} | {:.2f} | {:.0f} %{} | {:.1e} |\n", title(s), row.ours_gflops, row.theirs_gflops,
+                       row.ratio, 100 * row.share, row.noisy ? " (too noisy)" : "", row.error);
+          else
+            fmt::print("{:<26}{:<32}{:>9.1f}{:>9.1f}{:>8.3f}{:>8.1f}%{:>8.1f}%{:>10.1e}{}\n", s.group, title(s), row.ours_gflops,
+                       row.theirs_gflops, row.ratio, 100 * row.spread, 100 * row.share, row.error,
+                       row.noisy ? "  too noisy" : "");
+          std::fflush(stdout);
+          if (!std::isnan(row.ratio)) log_sum += std::log(row.ratio), worst = std::min(worst, row.ratio);
+          ++count;
+          if (s.is_large()) least_share = std::min(least_share, row.share);
+        }
+        if (count == 0) continue;
+        if (worst < 1e9)
+          fmt::print("\nGeometric mean of the ratios {:.3f}, lowest {:.3f}", std::exp(log_sum / count), worst);
+        else
+          fmt::print("\noneDNN has no product of {} on this processor", dtype_name);
+        if (list != "thin") fmt::print("; least share of the peak among large ones {:.1f} %", 100 * least_share);
+        fmt::print("\n");
       }
-      if (count > 0 && worst < 1e9)
-        fmt::print("\nGeometric mean of the ratios {:.3f}, lowest {:.3f}; least share of the peak among large ones {:.1f} %\n",
-                   std::exp(log_sum / count), worst, 100 * least_share);
-      else if (count > 0)
-        fmt::print("\noneDNN has no product of {} on this processor; least share of the peak among large ones {:.1f} %\n",
-                   dtype_name, 100 * least_share);
-    }
 }
 
 #else

@@ -99,10 +99,17 @@ void expect_contract_at_some(const Matrix& a, const Matrix& b, const Size& s, co
 }
 
 TEST(GemmBits, GroupsOfColumnsAndRows) {
-  // Caches so small that little is packed at a time: several groups of columns, and of rows where sums wait for blocks of k.
+  // Caches so small that little is packed at a time: several groups of columns, and of rows where sums wait for blocks of k; and that a
+  // few rows find their columns far away.
   const AssumedCacheSizes tiny({8 << 10, 64 << 10, 256 << 10});
   std::mt19937 random(16);
-  for (const Size& s : std::vector<Size>{{1, 300, 120, 700}, {1, 700, 40, 2100}, {1, 70, 300, 1700}, {1, 300, 33, 512}})
+  for (const Size& s : std::vector<Size>{{1, 300, 120, 700},
+                                         {1, 700, 40, 2100},
+                                         {1, 70, 300, 1700},
+                                         {1, 300, 33, 512},
+                                         {1, 200, 300, 40},
+                                         {1, 10, 700, 1100},
+                                         {1, 5, 130, 900}})
     for (Layout la : {Layout::kRowMajor, Layout::kTransposed})
       for (Layout lb : {Layout::kRowMajor, Layout::kTransposed}) {
         const Matrix a(1, s.m, s.k, la, random), b(1, s.k, s.n, lb, random);
@@ -125,7 +132,7 @@ TEST(GemmBits, ManyKBlocksOfManyColumns) {
 
 TEST(GemmBits, NothingToSumIsPlusZero) {
   std::mt19937 random(6);
-  for (int64_t m : {1, 40, 300})
+  for (int64_t m : {1, 40, 300, 1100})
     for (int64_t n : {1, 70, 300})
       for (GemmIsa isa : available_isas())
         for (int threads : {1, 2}) {

@@ -109,7 +109,8 @@ TEST_P(GemmHoles, StoreHoleSeesEachElementOnceWithTheSameBits) {
 
 TEST_P(GemmHoles, StoreHoleOfGroupsInTurn) {
   std::mt19937 random(13);
-  for (const Size& s : std::vector<Size>{{1, 300, 120, 700}, {1, 700, 40, 2100}, {1, 70, 300, 1701}})
+  for (const Size& s :
+       std::vector<Size>{{1, 300, 120, 700}, {1, 700, 40, 2100}, {1, 70, 300, 1701}, {1, 200, 300, 40}, {1, 10, 700, 600}})
     for (GemmIsa isa : available_isas()) {
       if (isa == GemmIsa::portable && s.m * s.n * s.k > 30000000) continue;
       for (Layout layout : {Layout::kRowMajor, Layout::kTransposed}) {

@@ -60,10 +60,12 @@ struct MicroCall {
   const float* a = nullptr;
   int64_t a_row = 0, a_col = 0;  // strides of A, where not packed
   const float* b = nullptr;
-  int64_t ldb = 0;     // where B is not packed
-  float* c = nullptr;  // not needed where `rounded` takes a sum that C has no part of
+  int64_t ldb = 0;      // where B is not packed
+  int64_t b_ahead = 0;  // elements from a row of B, not packed, to what is asked for meanwhile
+  float* c = nullptr;   // not needed where `rounded` takes a sum that C has no part of
   int64_t ldc = 0;
-  int last = 0;  // valid lanes of the last vector
+  int64_t ahead_bytes = 0;  // from what it writes to what it asks for of C: nothing, or the rows' next columns
+  int last = 0;             // valid lanes of the last vector
   Accumulate how = Accumulate::kStore;
   Bf16* rounded = nullptr;  // the result goes here, rounded, and not to C
   int64_t ld_rounded = 0;
@@ -187,15 +189,13 @@ void micro_kernel(const MicroCall& call) {
   start<V, MR, NV>(acc, call);
   RowsCursor<MR, kRows> a(call);
   const float* b = call.b;
-  const int64_t ldb = kDirect ? call.ldb : int64_t{V::kLanes} * V::kVectors;
+  const int64_t ldb = kDirect ? call.ldb : int64_t{V::kLanes} * V::kVectors, b_ahead = call.b_ahead;
   const int last = call.last;
   const auto step = [&]() __attribute__((always_inline)) {
     Reg bv[NV];
     if constexpr (kDirect) {
-      // Rows of the operand are far apart: no hardware follows that.
-      constexpr int kAheadRows = 8;
 #pragma GCC unroll 8
-      for (int at = 0; at < NV * V::kLanes; at += 16) __builtin_prefetch(b + kAheadRows * ldb + at);
+      for (int at = 0; at < NV * V::kLanes; at += 16) __builtin_prefetch(b + b_ahead + at);
     }
 #pragma GCC unroll 8
     for (int v = 0; v < NV; ++v)
@@ -221,7 +221,8 @@ void micro_kernel(const MicroCall& call) {
   constexpr int kBytes = NV * V::kLanes * static_cast<int>(sizeof(float));
   const bool in_c = call.rounded == nullptr || call.how == Accumulate::kAdd;
   const int64_t ldc_bytes = in_c ? call.ldc * int64_t{sizeof(float)} : call.ld_rounded * int64_t{sizeof(Bf16)};
-  const char* c_ahead = in_c ? reinterpret_cast<const char*>(call.c) : reinterpret_cast<const char*>(call.rounded);
+  const char* c_ahead =
+      (in_c ? reinterpret_cast<const char*>(call.c) : reinterpret_cast<const char*>(call.rounded)) + call.ahead_bytes;
   for (int i = 0; i < MR && k >= kMicroUnroll; ++i, c_ahead += ldc_bytes) {
     for (int at = 0; at < kBytes; at += 64) __builtin_prefetch(c_ahead + at, 1);
     __builtin_prefetch(c_ahead + kBytes - 1, 1);  // C need not start on a line

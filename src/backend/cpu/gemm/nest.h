@@ -29,6 +29,8 @@ class Nest {
     column_panels_ = ceil_div(plan.columns, kColumns);
     constexpr int64_t kFarPanels = 3;  // times L2
     packed_floats_ = plan.group_panels(kColumns) * kColumns * V::words(plan.packed_depth);
+    constexpr int64_t kFarShare = 8;  // of L3
+    columns_are_far_ = plan.columns * g.k * int64_t{sizeof(float)} > cache_sizes().l3_bytes / kFarShare;
     panels_are_far_ = packed_floats_ * int64_t{sizeof(float)} > kFarPanels * cache_sizes().l2_bytes;
     tiles_ = plan.row_blocks * plan.column_blocks;
   }
@@ -221,6 +223,12 @@ class Nest {
       SideWork<V> side;
       if (next.unit >= 0 && rows_of(next) != id) ask_for_rows(side, rows_of(next));
       if (p_.copies_ahead) start_share(side, {t.unit, k_block}, next, worker);
+      if (p_.sweeps_rows) {
+        Strip strip = strip_of(t, t.panel0, k_block, lane);
+        strip.columns = t.columns;
+        rows_of_columns<V>(strip, rows, shared_panel(k_block, t.panel0), kColumns * V::words(depth_of(k_block)));
+        continue;
+      }
       for (int64_t panel = t.panel0; panel < t.panel1; ++panel) {
         side.strips = t.panel1 - panel;
         const auto panel_at = [&](int64_t p) {
@@ -333,7 +341,7 @@ class Nest {
       Strip strip = strip_of(t, t.panel0, k_block, lane);
       strip.columns = t.columns;
       direct_columns<V>(strip, rows, column_lines_.at<float>(t.batch, t.column0, k_block * kGemmBlock), column_lines_.line_stride,
-                        column_lines_.depth_stride);
+                        column_lines_.depth_stride, columns_are_far_);
     }
   }
 
@@ -368,7 +376,7 @@ class Nest {
   const GemmPlan& p_;
   char* base_;
   Workers& workers_;
-  bool is_shared_, by_block_, panels_can_be_copied_, panels_are_far_;
+  bool is_shared_, by_block_, panels_can_be_copied_, panels_are_far_, columns_are_far_;
   Lines row_lines_, column_lines_;
   int64_t column_panels_ = 0, packed_floats_ = 0, tiles_ = 0;   // a group's
   int64_t row_group_ = 0, first_panel_ = 0, group_panels_ = 0;  // the group that is being done

@@ -15,6 +15,8 @@ constexpr int64_t kMinSharedRows = 1024, kMinSharedRowsOfMany = 256;
 // Blocks of k in turn: many of them, and columns that have left L2 by the time they are read again. Sums that wait in scratch are a
 // quarter of L3, too, of so few columns that hundreds of rows still share what is packed.
 constexpr int64_t kMinBlocks = 4, kMinBlockRows = 64, kMaxSumColumns = 4096;
+// Of so shallow a k C is what costs, and memory likes its rows written from end to end.
+constexpr int64_t kShallow = 128, kMinShallowRows = 64, kShallowPanels = 8;
 constexpr int64_t kMaxSwappedRows = 8, kMaxAdjacentSwap = 64;
 // Of L2, what a tile's rows may take by path.
 constexpr int64_t kPrivatePercent = 55, kSharedPercent = 33, kByBlockPercent = 50;
@@ -22,7 +24,11 @@ constexpr int64_t kTilesAThread = 16;      // a slow core then holds up the othe
 constexpr int64_t kTilesOfManyBlocks = 4;  // each prepares its rows for each block of k
 constexpr double kWorthEvening = 0.005;    // idle share of the threads that smaller blocks may cost
 
-int64_t multiply_adds(const Gemm& g) { return g.batch * g.m * g.n * std::max<int64_t>(g.k, 1); }
+/// In multiply-adds of products that are bound by them; few rows are bound by reading the other operand.
+int64_t work_of(const Gemm& g) {
+  constexpr int64_t kFewRows = 4, kOfFewRows = 4;
+  return g.batch * g.m * g.n * std::max<int64_t>(g.k, 1) * (std::min(g.m, g.n) <= kFewRows ? kOfFewRows : 1);
+}
 
 /// Rows a tile, by the share of L2 that a block of 512 deep rows may take.
 int64_t most_tile_rows(const MicroShape& shape, int64_t percent) {
@@ -41,7 +47,7 @@ int64_t most_group_bytes() { return std::min<int64_t>(cache_sizes().l3_bytes / 4
 
 /// Panels of columns of depth k packed at a time.
 int64_t most_group_panels(const MicroShape& shape, int64_t k) {
-  return std::max<int64_t>(most_group_bytes() / (shape.columns() * shape.words(k) * kFloat), 1);
+  return std::max<int64_t>(most_group_bytes() / (shape.columns() * shape.words(std::max<int64_t>(k, 1)) * kFloat), 1);
 }
 
 /// Units of one size: where their number is no multiple of the threads, the last ones keep few threads busy. A few more, smaller blocks
@@ -115,7 +121,11 @@ void choose_path(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
                               : packed_bytes > 2 * l2_bytes ? kMinSharedRowsOfMany
                                                             : kMinSharedRows;
   const bool by_block = !p.swapped && p.k_blocks >= kMinBlocks && p.rows >= kMinBlockRows && packed_bytes > 4 * l2_bytes;
-  p.path = g.batch > 1 ? Path::kPrivate : by_block ? Path::kByBlock : p.rows >= enough_rows ? Path::kShared : Path::kPrivate;
+  p.sweeps_rows = !p.swapped && g.batch == 1 && g.k <= kShallow && p.rows >= kMinShallowRows && shape.words(g.k) <= shape.depth;
+  p.path = g.batch > 1                              ? Path::kPrivate
+           : by_block                               ? Path::kByBlock
+           : p.sweeps_rows || p.rows >= enough_rows ? Path::kShared
+                                                    : Path::kPrivate;
   p.copies_ahead = p.path == Path::kByBlock && copied;
   p.packed_depth = p.path == Path::kShared ? g.k : std::min(g.k, kGemmBlock);
   if (p.path == Path::kPrivate) return;
@@ -136,11 +146,15 @@ void choose_tiles(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
   const int64_t percent = is_shared ? kSharedPercent : kPrivatePercent;
   p.row_blocks =
       ceil_div(p.group_rows(), most_tile_rows(shape, by_block ? kByBlockPercent : percent / (p.tile_scratch ? shape.steps : 1)));
+  if (p.sweeps_rows) p.row_blocks = std::max(p.row_blocks, ceil_div(p.group_rows(), kShallowPanels * shape.rows));
   p.max_tile_rows = ceil_div(p.group_rows(), p.row_blocks);
   // Several k blocks visit a tile several times, and rows that are packed are packed once a tile: a larger one then.
   const bool visits_often = p.k_blocks > 1 && !by_block;
   if (p.tile_scratch && !by_block)
     p.column_blocks = ceil_div(panels * shape.columns(), most_tile_columns(p.max_tile_rows, shape, visits_often ? 50 : 25));
+  if (p.sweeps_rows)  // columns that stay in L2 from one panel of rows to the next
+    p.column_blocks =
+        std::max(p.column_blocks, ceil_div(panels * shape.columns() * shape.words(g.k) * kFloat, cache_sizes().l2_bytes / 2));
   if (p.threads > 1) {
     const int64_t wanted = ceil_div((visits_often ? kTilesOfManyBlocks : kTilesAThread) * p.threads, p.row_blocks * g.batch);
     p.column_blocks = std::max(p.column_blocks, std::min(wanted, std::max<int64_t>(panels / 2, 1)));
@@ -156,7 +170,7 @@ void choose_tiles(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
 
 GemmPlan plan_gemm(const Gemm& g, const MicroShape& shape, int num_threads) {
   GemmPlan p;
-  p.threads = static_cast<int>(std::clamp<int64_t>(multiply_adds(g) / kThreadWork, 1, num_threads));
+  p.threads = static_cast<int>(std::clamp<int64_t>(work_of(g) / kThreadWork, 1, num_threads));
   choose_roles(p, g, shape);
   choose_path(p, g, shape);
   choose_tiles(p, g, shape);

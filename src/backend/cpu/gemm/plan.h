@@ -37,6 +37,7 @@ struct GemmPlan {
   int64_t row_blocks = 1, column_blocks = 1;  // tiles of a group
   int64_t max_tile_rows = 0, max_tile_columns = 0;
   int64_t k_blocks = 1;
+  bool sweeps_rows = false;       // shared, k shallow: a few rows against all columns of a tile, then the next rows
   bool copies_ahead = false;      // by block: tiles copy the columns of the next block on the way
   int64_t packed_depth = 0;       // k of the columns that are packed at a time, by one lane or for all
   bool tile_scratch = false;      // tiles go to private scratch, then to a hole or (swapped, bf16) to C

@@ -60,6 +60,40 @@ void columns_of_rows(const Strip& s, const RowBlock& a, const float* b, SideWork
   }
 }
 
+/// Packed panels of columns, `panel_floats` apart, in turn for each panel of rows: C is written row by row. Of one pass; store_rows are
+/// those of the first panel of columns.
+template <class V>
+void rows_of_columns(const Strip& s, const RowBlock& a, const float* b, int64_t panel_floats) {
+  constexpr int64_t kColumns = int64_t{V::kLanes} * V::kVectors, kPanelsAhead = 2;
+  const RowPanels<V> panels(s.rows);
+  MicroCall call{};
+  call.k = s.depth, call.a_row = a.row_stride, call.a_col = a.depth_stride;
+  call.how = s.how, call.ldc = s.ldc, call.ld_rounded = s.ld_rounded, call.num_store_rows = s.num_store_rows;
+  call.ahead_bytes = kPanelsAhead * kColumns * static_cast<int64_t>(s.rounded != nullptr ? sizeof(Bf16) : sizeof(float));
+  for (int64_t i = 0; i < panels.count; ++i) {
+    const int64_t begin = panels.begin(i), height = panels.height(i);
+    const auto& kernels =
+        (a.packed ? Kernels<V>::packed : Kernels<V>::row_major)[static_cast<size_t>(SideCopy::kNothing)][height - 1];
+    call.a = a.data + (a.packed ? panels.offset(i, s.depth) : begin * a.row_stride);
+    call.b = b;
+    if (s.c != nullptr) call.c = s.c + begin * s.ldc;
+    if (s.rounded != nullptr) call.rounded = s.rounded + begin * s.ld_rounded;
+    for (int o = 0; o < s.num_store_rows; ++o) {
+      call.store_rows[o] = s.store_rows[o];
+      call.store_rows[o].at += begin * s.store_rows[o].row_bytes;
+    }
+    for (int64_t j = 0; j < s.columns; j += kColumns) {
+      const int64_t width = std::min(kColumns, s.columns - j), vectors = ceil_div(width, V::kLanes);
+      call.last = static_cast<int>(width - (vectors - 1) * V::kLanes);
+      kernels[vectors - 1](call);
+      call.b += panel_floats;
+      if (s.c != nullptr) call.c += kColumns;
+      if (s.rounded != nullptr) call.rounded += kColumns;
+      for (int o = 0; o < s.num_store_rows; ++o) call.store_rows[o].at += call.store_rows[o].bytes;
+    }
+  }
+}
+
 /// Whether so few rows should read columns where they lie, since they would hardly use them twice.
 template <class V>
 bool reads_in_place(int64_t rows, int64_t columns, const Lines& from) {
@@ -69,28 +103,46 @@ bool reads_in_place(int64_t rows, int64_t columns, const Lines& from) {
                                                : from.depth_stride == 1 && rows <= kMaxThinRows;
 }
 
-/// Columns that reads_in_place() allows.
+/// Columns that reads_in_place() allows. `far`: they come from memory.
 template <class V>
-void direct_columns(const Strip& s, const RowBlock& a, const float* b, int64_t line_stride, int64_t ldb) {
+void direct_columns(const Strip& s, const RowBlock& a, const float* b, int64_t line_stride, int64_t ldb, bool far = false) {
   const RowPanels<V> panels(s.rows);
   MicroCall call{};
   call.k = s.depth, call.a_row = a.row_stride, call.a_col = a.depth_stride, call.ldb = ldb, call.ldc = s.ldc, call.how = s.how;
-  const int64_t most = int64_t{direct_vectors<V>(static_cast<int>(panels.height(0)))} * V::kLanes;
   call.a = a.data, call.b = b, call.c = s.c;
   call.chain = s.continues ? s.c : nullptr, call.ld_chain = s.ldc;
   if (line_stride != 1 && s.columns > 1) return thin_transposed<V>(call, static_cast<int>(s.rows), line_stride, s.columns);
+  const int64_t most = int64_t{direct_vectors<V>(static_cast<int>(panels.height(0)))} * V::kLanes;
   if (s.rows <= kMaxThinRows && s.columns > most) return thin_columns<V>(call, static_cast<int>(s.rows), s.columns);
-  for (int64_t j = 0; j < s.columns; j += most) {
-    const int64_t width = std::min(most, s.columns - j), vectors = ceil_div(width, V::kLanes);
-    call.b = b + j;
-    call.last = static_cast<int>(width - (vectors - 1) * V::kLanes);
-    for (int64_t i = 0; i < panels.count; ++i) {
-      call.a = a.data + panels.begin(i) * a.row_stride;
-      call.c = s.c + panels.begin(i) * s.ldc + j;
-      if (s.continues) call.chain = call.c;
-      Kernels<V>::direct[panels.height(i) - 1][vectors - 1](call);
+  // Near, a strip of columns from end to end, which no hardware follows: it asks for its next rows. Far, memory likes whole rows: a few
+  // of them at a time across many columns, while the chains wait in a small buffer.
+  constexpr int64_t kChains = 4096, kNearRows = 8, kFarRows = 16, kFarColumns = 64;
+  alignas(64) float chains[kChains];
+  const int64_t fit = kChains / s.rows / most * most;
+  const bool by_rows = far && s.columns > most && fit > 0;
+  const int64_t across = by_rows ? fit : s.columns, steps = by_rows ? kFarRows : std::max<int64_t>(s.depth, 1);
+  call.b_ahead = by_rows ? kFarColumns : kNearRows * ldb;
+  for (int64_t j0 = 0; j0 < s.columns; j0 += across)
+    for (int64_t p = 0; p == 0 || p < s.depth; p += steps) {
+      const bool is_last = p + steps >= s.depth;
+      call.k = std::min(steps, s.depth - p);
+      call.how = is_last ? s.how : Accumulate::kStore;
+      call.ldc = is_last ? s.ldc : across;
+      call.ld_chain = p == 0 ? s.ldc : across;
+      for (int64_t j = j0; j < std::min(j0 + across, s.columns); j += most) {
+        const int64_t width = std::min(most, s.columns - j), vectors = ceil_div(width, V::kLanes);
+        call.b = b + p * ldb + j;
+        call.last = static_cast<int>(width - (vectors - 1) * V::kLanes);
+        for (int64_t i = 0; i < panels.count; ++i) {
+          float* const c = s.c + panels.begin(i) * s.ldc + j;
+          float* const chain = chains + panels.begin(i) * across + j - j0;
+          call.a = a.data + panels.begin(i) * a.row_stride + p * a.depth_stride;
+          call.c = is_last ? c : chain;
+          call.chain = p > 0 ? chain : s.continues ? c : nullptr;
+          Kernels<V>::direct[panels.height(i) - 1][vectors - 1](call);
+        }
+      }
     }
-  }
 }
 
 }  // namespace

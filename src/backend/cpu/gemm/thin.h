@@ -99,39 +99,70 @@ void thin_columns(const MicroCall& call, int rows, int64_t columns) {
   }
 }
 
-/// C[MR, columns] where column j of B lies at call.b + j * line_stride, its elements adjacent.
+/// C[MR, NV vectors] where column j of B lies at call.b + j * line_stride, its elements adjacent: squares transposed in registers.
+/// `width` columns are valid, more than NV - 1 vectors.
+template <class V, int MR, int NV>
+void thin_transposed_tile(const MicroCall& call, int64_t line_stride, int64_t width) {
+  constexpr int kLanes = V::kLanes;
+  constexpr int64_t kLine = 16;  // floats: taken whole, since so many columns may share a few sets of the cache
+  typename V::Reg acc[MR][NV];
+  start<V, MR, NV>(acc, call);
+  using Rows = RowsCursor<MR, RowsAs::kStrided>;
+  Rows rows(call);
+  const auto square_of = [&](int v, int64_t p, int part, Rows& a) __attribute__((always_inline)) {
+    typename V::Reg square[kLanes];
+    load_square<V>(square, call.b + v * kLanes * line_stride + p, line_stride, width - v * kLanes, part);
+    const auto step = [&](int u) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+      for (int i = 0; i < MR; ++i) acc[i][v] = V::fma(V::broadcast(a.row(i)), square[u], acc[i][v]);
+      a.advance();
+    };
+    if (part == kLanes) {
+#pragma GCC unroll 16
+      for (int u = 0; u < kLanes; ++u) step(u);
+    } else {
+      for (int u = 0; u < part; ++u) step(u);
+    }
+  };
+  int64_t p = 0;
+  for (; p + kLine <= call.k; p += kLine) {
+    constexpr int64_t kAhead = 128;
+    const float* ahead = call.b + p + (p + kAhead < call.k ? kAhead : NV * kLanes * line_stride + kAhead - call.k);
+#pragma GCC unroll 8
+    for (int v = 0; v < NV; ++v, ahead += kLanes * line_stride) {
+      for (int i = 0; i < kLanes; ++i) __builtin_prefetch(ahead + i * line_stride, 0, 2);
+      Rows a = rows;
+#pragma GCC unroll 4
+      for (int64_t at = 0; at < kLine; at += kLanes) square_of(v, p + at, kLanes, a);
+      if (v + 1 == NV) rows = a;
+    }
+  }
+  for (; p < call.k; p += kLanes) {
+    const Rows from = rows;
+#pragma GCC unroll 8
+    for (int v = 0; v < NV; ++v) square_of(v, p, static_cast<int>(std::min<int64_t>(kLanes, call.k - p)), rows = from);
+  }
+  finish<V, MR, NV>(acc, call);
+}
+
+/// All columns. A chain waits four cycles for each element: those of several vectors run side by side.
 template <class V, int MR>
 void thin_transposed_kernel(const MicroCall& call, int64_t line_stride, int64_t columns) {
-  constexpr int kLanes = V::kLanes;
+  constexpr int64_t kLanes = V::kLanes;
+  constexpr int kVectors = MR == 1 ? 2 : 1;
   MicroCall group = call;
-  for (int64_t j = 0; j < columns; j += kLanes) {
-    group.last = static_cast<int>(std::min<int64_t>(kLanes, columns - j));
-    group.c = call.c + j;
-    if (call.chain != nullptr) group.chain = call.chain + j;
-    typename V::Reg acc[MR][1];
-    start<V, MR, 1>(acc, group);
-    const float* b = call.b + j * line_stride;
-    for (int64_t p = 0; p < call.k; p += kLanes) {
-      constexpr int64_t kAhead = 128;
-      const float* ahead = b + (p + kAhead < call.k ? p + kAhead : kLanes * line_stride + p + kAhead - call.k);
-      for (int i = 0; i < kLanes; ++i) __builtin_prefetch(ahead + i * line_stride, 0, 2);
-      const int part = static_cast<int>(std::min<int64_t>(kLanes, call.k - p));
-      typename V::Reg square[kLanes];
-      load_square<V>(square, b + p, line_stride, group.last, part);
-      const float* a = call.a + p * call.a_col;
-      const auto step = [&](int u) __attribute__((always_inline)) {
-#pragma GCC unroll 4
-        for (int i = 0; i < MR; ++i) acc[i][0] = V::fma(V::broadcast(a + i * call.a_row + u * call.a_col), square[u], acc[i][0]);
-      };
-      if (part == kLanes) {
-#pragma GCC unroll 16
-        for (int u = 0; u < kLanes; ++u) step(u);
-      } else {
-        for (int u = 0; u < part; ++u) step(u);
-      }
+  const auto tiles = [&](auto vectors, int64_t j) {
+    constexpr int64_t kWidth = vectors * kLanes;
+    for (; j + (vectors - 1) * kLanes < columns; j += kWidth) {
+      const int64_t width = std::min(kWidth, columns - j);
+      group.last = static_cast<int>(width - (vectors - 1) * kLanes);
+      group.b = call.b + j * line_stride, group.c = call.c + j;
+      if (call.chain != nullptr) group.chain = call.chain + j;
+      thin_transposed_tile<V, MR, vectors>(group, line_stride, width);
     }
-    finish<V, MR, 1>(acc, group);
-  }
+    return j;
+  };
+  tiles(std::integral_constant<int, 1>(), tiles(std::integral_constant<int, kVectors>(), 0));
 }
 
 template <class V>
