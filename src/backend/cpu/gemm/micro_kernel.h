@@ -64,8 +64,8 @@ struct MicroCall {
   int64_t b_ahead = 0;  // elements from a row of B, not packed, to what is asked for meanwhile
   float* c = nullptr;   // not needed where `rounded` takes a sum that C has no part of
   int64_t ldc = 0;
-  int64_t ahead_bytes = 0;  // from what it writes to what it asks for of C: nothing, or the rows' next columns
-  int last = 0;             // valid lanes of the last vector
+  int64_t c_ahead_bytes = 0;  // from what it writes to what it asks for of C: nothing, or the rows' next columns
+  int last = 0;               // valid lanes of the last vector
   Accumulate how = Accumulate::kStore;
   Bf16* rounded = nullptr;  // the result goes here, rounded, and not to C
   int64_t ld_rounded = 0;
@@ -222,7 +222,7 @@ void micro_kernel(const MicroCall& call) {
   const bool in_c = call.rounded == nullptr || call.how == Accumulate::kAdd;
   const int64_t ldc_bytes = in_c ? call.ldc * int64_t{sizeof(float)} : call.ld_rounded * int64_t{sizeof(Bf16)};
   const char* c_ahead =
-      (in_c ? reinterpret_cast<const char*>(call.c) : reinterpret_cast<const char*>(call.rounded)) + call.ahead_bytes;
+      (in_c ? reinterpret_cast<const char*>(call.c) : reinterpret_cast<const char*>(call.rounded)) + call.c_ahead_bytes;
   for (int i = 0; i < MR && k >= kMicroUnroll; ++i, c_ahead += ldc_bytes) {
     for (int at = 0; at < kBytes; at += 64) __builtin_prefetch(c_ahead + at, 1);
     __builtin_prefetch(c_ahead + kBytes - 1, 1);  // C need not start on a line

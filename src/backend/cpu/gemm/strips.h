@@ -69,7 +69,7 @@ void rows_of_columns(const Strip& s, const RowBlock& a, const float* b, int64_t 
   MicroCall call{};
   call.k = s.depth, call.a_row = a.row_stride, call.a_col = a.depth_stride;
   call.how = s.how, call.ldc = s.ldc, call.ld_rounded = s.ld_rounded, call.num_store_rows = s.num_store_rows;
-  call.ahead_bytes = kPanelsAhead * kColumns * static_cast<int64_t>(s.rounded != nullptr ? sizeof(Bf16) : sizeof(float));
+  call.c_ahead_bytes = kPanelsAhead * kColumns * static_cast<int64_t>(s.rounded != nullptr ? sizeof(Bf16) : sizeof(float));
   for (int64_t i = 0; i < panels.count; ++i) {
     const int64_t begin = panels.begin(i), height = panels.height(i);
     const auto& kernels =
@@ -135,7 +135,7 @@ void direct_columns(const Strip& s, const RowBlock& a, const float* b, int64_t l
         call.last = static_cast<int>(width - (vectors - 1) * V::kLanes);
         for (int64_t i = 0; i < panels.count; ++i) {
           float* const c = s.c + panels.begin(i) * s.ldc + j;
-          float* const chain = chains + panels.begin(i) * across + j - j0;
+          float* const chain = by_rows ? chains + panels.begin(i) * across + j - j0 : nullptr;
           call.a = a.data + panels.begin(i) * a.row_stride + p * a.depth_stride;
           call.c = is_last ? c : chain;
           call.chain = p > 0 ? chain : s.continues ? c : nullptr;
