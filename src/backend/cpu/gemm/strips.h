@@ -103,46 +103,62 @@ bool reads_in_place(int64_t rows, int64_t columns, const Lines& from) {
                                                : from.depth_stride == 1 && rows <= kMaxThinRows;
 }
 
-/// Columns that reads_in_place() allows. `far`: they come from memory.
+/// Columns that come from memory, which likes whole rows: a few of them at a time across many columns, `most` to a kernel, while the
+/// chains wait in a small buffer. `call` as for the first column.
 template <class V>
-void direct_columns(const Strip& s, const RowBlock& a, const float* b, int64_t line_stride, int64_t ldb, bool far = false) {
-  const RowPanels<V> panels(s.rows);
-  MicroCall call{};
-  call.k = s.depth, call.a_row = a.row_stride, call.a_col = a.depth_stride, call.ldb = ldb, call.ldc = s.ldc, call.how = s.how;
-  call.a = a.data, call.b = b, call.c = s.c;
-  call.chain = s.continues ? s.c : nullptr, call.ld_chain = s.ldc;
-  if (line_stride != 1 && s.columns > 1) return thin_transposed<V>(call, static_cast<int>(s.rows), line_stride, s.columns);
-  const int64_t most = int64_t{direct_vectors<V>(static_cast<int>(panels.height(0)))} * V::kLanes;
-  if (s.rows <= kMaxThinRows && s.columns > most) return thin_columns<V>(call, static_cast<int>(s.rows), s.columns);
-  // Near, a strip of columns from end to end, which no hardware follows: it asks for its next rows. Far, memory likes whole rows: a few
-  // of them at a time across many columns, while the chains wait in a small buffer.
-  constexpr int64_t kChains = 4096, kNearRows = 8, kFarRows = 16, kFarColumns = 64;
+[[gnu::noinline]] void far_columns(const Strip& s, const RowPanels<V>& panels, MicroCall call, int64_t most) {
+  constexpr int64_t kChains = 4096, kRows = 16, kColumnsAhead = 64;
   alignas(64) float chains[kChains];
-  const int64_t fit = kChains / s.rows / most * most;
-  const bool by_rows = far && s.columns > most && fit > 0;
-  const int64_t across = by_rows ? fit : s.columns, steps = by_rows ? kFarRows : std::max<int64_t>(s.depth, 1);
-  call.b_ahead = by_rows ? kFarColumns : kNearRows * ldb;
+  const int64_t across = kChains / s.rows / most * most;
+  const MicroCall first = call;
+  call.b_ahead = kColumnsAhead;
   for (int64_t j0 = 0; j0 < s.columns; j0 += across)
-    for (int64_t p = 0; p == 0 || p < s.depth; p += steps) {
-      const bool is_last = p + steps >= s.depth;
-      call.k = std::min(steps, s.depth - p);
+    for (int64_t p = 0; p == 0 || p < s.depth; p += kRows) {
+      const bool is_last = p + kRows >= s.depth;
+      call.k = std::min(kRows, s.depth - p);
       call.how = is_last ? s.how : Accumulate::kStore;
       call.ldc = is_last ? s.ldc : across;
       call.ld_chain = p == 0 ? s.ldc : across;
       for (int64_t j = j0; j < std::min(j0 + across, s.columns); j += most) {
         const int64_t width = std::min(most, s.columns - j), vectors = ceil_div(width, V::kLanes);
-        call.b = b + p * ldb + j;
+        call.b = first.b + p * call.ldb + j;
         call.last = static_cast<int>(width - (vectors - 1) * V::kLanes);
         for (int64_t i = 0; i < panels.count; ++i) {
           float* const c = s.c + panels.begin(i) * s.ldc + j;
-          float* const chain = by_rows ? chains + panels.begin(i) * across + j - j0 : nullptr;
-          call.a = a.data + panels.begin(i) * a.row_stride + p * a.depth_stride;
+          float* const chain = chains + panels.begin(i) * across + j - j0;
+          call.a = first.a + panels.begin(i) * call.a_row + p * call.a_col;
           call.c = is_last ? c : chain;
           call.chain = p > 0 ? chain : s.continues ? c : nullptr;
           Kernels<V>::direct[panels.height(i) - 1][vectors - 1](call);
         }
       }
     }
+}
+
+/// Columns that reads_in_place() allows. `far`: they come from memory, and the rows are few.
+template <class V>
+void direct_columns(const Strip& s, const RowBlock& a, const float* b, int64_t line_stride, int64_t ldb, bool far = false) {
+  constexpr int64_t kRowsAhead = 8;  // of B, which are apart: no hardware follows a strip of them
+  const RowPanels<V> panels(s.rows);
+  MicroCall call{};
+  call.k = s.depth, call.a_row = a.row_stride, call.a_col = a.depth_stride, call.ldb = ldb, call.ldc = s.ldc, call.how = s.how;
+  const int64_t most = int64_t{direct_vectors<V>(static_cast<int>(panels.height(0)))} * V::kLanes;
+  call.a = a.data, call.b = b, call.c = s.c, call.b_ahead = kRowsAhead * ldb;
+  call.chain = s.continues ? s.c : nullptr, call.ld_chain = s.ldc;
+  if (line_stride != 1 && s.columns > 1) return thin_transposed<V>(call, static_cast<int>(s.rows), line_stride, s.columns);
+  if (s.rows <= kMaxThinRows && s.columns > most) return thin_columns<V>(call, static_cast<int>(s.rows), s.columns);
+  if (far && s.columns > most) return far_columns<V>(s, panels, call, most);
+  for (int64_t j = 0; j < s.columns; j += most) {
+    const int64_t width = std::min(most, s.columns - j), vectors = ceil_div(width, V::kLanes);
+    call.b = b + j;
+    call.last = static_cast<int>(width - (vectors - 1) * V::kLanes);
+    for (int64_t i = 0; i < panels.count; ++i) {
+      call.a = a.data + panels.begin(i) * a.row_stride;
+      call.c = s.c + panels.begin(i) * s.ldc + j;
+      if (s.continues) call.chain = call.c;
+      Kernels<V>::direct[panels.height(i) - 1][vectors - 1](call);
+    }
+  }
 }
 
 }  // namespace
