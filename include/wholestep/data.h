@@ -30,8 +30,8 @@ struct Table {
   Tensor values;                     ///< f32 [rows, columns]
 };
 /// Numbers separated by commas, one row a line (RFC 4180: fields may be quoted). The first line names the columns if any of its fields
-/// is not a number; no two names are equal. Every row has as many fields as the first; an empty or infinite field, NaN or text is an Error that names line and
-/// column.
+/// is not a number; no two names are equal. Every row has as many fields as the first; an empty or infinite field, NaN or text is an
+/// Error that names line and column.
 Table load_csv(const std::string& path);
 
 /// An IDX file, or one compressed by gzip (".gz"): whole numbers become i32, floats f32, doubles f64.
