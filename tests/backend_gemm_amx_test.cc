@@ -73,7 +73,7 @@ TEST_F(GemmAmx, LayoutsAndOddSizes) {
 
 TEST_F(GemmAmx, LargeEnoughForTheMachine) {
   std::mt19937 random(32);
-  for (const Size& s : std::vector<Size>{{130, 70, 600}, {40, 260, 1030}}) {
+  for (const Size& s : std::vector<Size>{{130, 70, 600}, {40, 260, 1030}, {40, 60, 6700}}) {
     const Matrix a(1, s.m, s.k, Layout::kTransposed, random, false, DType::bf16),
         b(1, s.k, s.n, Layout::kRowMajor, random, false, DType::bf16);
     expect_tile_bits(a, b, s, {1, 3});

@@ -130,6 +130,30 @@ TEST(GemmBits, ManyKBlocksOfManyColumns) {
   expect_bits(a, b, s, expected, {2, 4}, {available_isas().back()});
 }
 
+TEST(GemmBits, SmallResultsOfADeepK) {
+  std::mt19937 random(17);
+  const auto all_equal_the_contract = [&](const Size& s, const std::vector<int>& threads) {
+    for (Layout la : {Layout::kRowMajor, Layout::kTransposed})
+      for (Layout lb : layouts()) {
+        const Matrix a(1, s.m, s.k, la, random), b(1, s.k, s.n, lb, random);
+        expect_bits(a, b, s, contract_product(a, b, 1, s.m, s.n, s.k), threads, available_isas());
+        if (testing::Test::HasFatalFailure()) return;
+      }
+  };
+  for (const Size& s : std::vector<Size>{{1, 1, 1, 8200},
+                                         {1, 1, 1, 4096},
+                                         {1, 4, 1, 6000},
+                                         {1, 1, 20, 9000},
+                                         {1, 3, 9, 4608},
+                                         {1, 6, 16, 5121},
+                                         {1, 8, 8, 5632},
+                                         {1, 17, 33, 8193},
+                                         {1, 64, 70, 4700}})
+    all_equal_the_contract(s, {1, 2, 4, 5});
+  const AssumedCacheSizes tiny({8 << 10, 64 << 10, 256 << 10});  // for the sums of a few blocks at a time
+  for (const Size& s : std::vector<Size>{{1, 2, 3, 30000}, {1, 28, 100, 8000}}) all_equal_the_contract(s, {1, 3});
+}
+
 TEST(GemmBits, NothingToSumIsPlusZero) {
   std::mt19937 random(6);
   for (int64_t m : {1, 40, 300, 1100})
@@ -186,17 +210,18 @@ TEST(GemmBits, NonFiniteAndDenormalValuesPropagate) {
 
 TEST(GemmBits, FewerThreadsThanPromisedFitTheWorkspace) {
   std::mt19937 random(9);
-  const Size s{1, 300, 200, 700};
-  const Matrix a(1, s.m, s.k, Layout::kRowMajor, random), b(1, s.k, s.n, Layout::kRowMajor, random);
-  Gemm g = product_of(a, b, 1, s.m, s.n, s.k);
-  const std::vector<float> expected = run_checked(g, available_isas().back(), 1);
-  std::vector<float> c(expected.size());
-  g.c = c.data(), g.c_row_stride = s.n;
-  Guarded workspace(gemm_workspace_bytes(g, available_isas().back(), 4));
-  SerialWorkers alone;
-  gemm(g, available_isas().back(), workspace.data(), alone);
-  EXPECT_EQ(first_difference(c.data(), expected.data(), static_cast<int64_t>(c.size())), -1);
-  EXPECT_TRUE(workspace.intact());
+  for (const Size& s : std::vector<Size>{{1, 300, 200, 700}, {1, 20, 30, 6000}, {1, 2, 3, 6000}}) {
+    const Matrix a(1, s.m, s.k, Layout::kRowMajor, random), b(1, s.k, s.n, Layout::kRowMajor, random);
+    Gemm g = product_of(a, b, 1, s.m, s.n, s.k);
+    const std::vector<float> expected = run_checked(g, available_isas().back(), 1);
+    std::vector<float> c(expected.size());
+    g.c = c.data(), g.c_row_stride = s.n;
+    Guarded workspace(gemm_workspace_bytes(g, available_isas().back(), 4));
+    SerialWorkers alone;
+    gemm(g, available_isas().back(), workspace.data(), alone);
+    EXPECT_EQ(first_difference(c.data(), expected.data(), static_cast<int64_t>(c.size())), -1);
+    EXPECT_TRUE(workspace.intact());
+  }
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
 // The loop nest shared by all ISAs, templated on a vector type (see micro_kernel.h): groups of C in turn; their tiles are units of work;
-// inside a tile k blocks ascend; inside a k block panels of columns, then panels of rows. Takes a plan (plan.h), allocates nothing.
+// inside a tile k blocks ascend; inside a k block panels of columns, then panels of rows. Where C is one small tile, blocks of k are the
+// units. Takes a plan (plan.h), allocates nothing.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 #include <new>
 
+#include "backend/cpu/gemm/blocks.h"
 #include "backend/cpu/gemm/cache_sizes.h"
 #include "backend/cpu/gemm/code.h"
 #include "backend/cpu/gemm/narrow.h"
@@ -22,7 +24,8 @@ class Nest {
  public:
   Nest(const Gemm& g, const GemmPlan& plan, void* workspace, Workers& workers)
       : g_(g), p_(plan), base_(static_cast<char*>(workspace)), workers_(workers),
-        is_shared_(plan.path != GemmPlan::Path::kPrivate), by_block_(plan.path == GemmPlan::Path::kByBlock) {
+        by_block_(plan.path == GemmPlan::Path::kByBlock), is_shared_(by_block_ || plan.path == GemmPlan::Path::kShared),
+        splits_(plan.path == GemmPlan::Path::kSplit) {
     row_lines_ = plan.swapped ? lines_of_b(g) : lines_of_a(g);
     column_lines_ = plan.swapped ? lines_of_a(g) : lines_of_b(g);
     panels_can_be_copied_ = column_lines_.hole == nullptr && column_lines_.line_stride == 1;
@@ -37,12 +40,18 @@ class Nest {
 
   void run() {
     for (int lane = 0; lane < p_.threads; ++lane) new (private_area(lane)) Lane();
-    const int64_t at_once = by_block_ ? 1 : p_.k_blocks;
+    const int64_t at_once = by_block_ ? 1 : splits_ ? p_.blocks_at_once : p_.k_blocks;
     for (int64_t column_group = 0; column_group < p_.column_groups; ++column_group) {
       first_panel_ = part_begin(column_panels_, p_.column_groups, column_group);
       group_panels_ = part_begin(column_panels_, p_.column_groups, column_group + 1) - first_panel_;
       for (row_group_ = 0; row_group_ < p_.row_groups; ++row_group_)
-        for (int64_t block = 0; block < p_.k_blocks; block += at_once) blocks_of_group(block, block + at_once);
+        for (int64_t block = 0; block < p_.k_blocks; block += at_once) {
+          const int64_t end = std::min(block + at_once, p_.k_blocks);
+          if (splits_)
+            split_blocks(block, end);
+          else
+            blocks_of_group(block, end);
+        }
     }
   }
 
@@ -84,6 +93,41 @@ class Nest {
       if (k_end == p_.k_blocks) hand_on(t, lane, worker);
     });
   }
+
+  /// Blocks [k_block, k_end) of k, shared out: the sum of each has its place behind C's.
+  void split_blocks(int64_t k_block, int64_t k_end) {
+    split_begin_ = k_block, split_end_ = k_end;
+    const Tile whole = tile_at(0, 0);
+    run_units(split_units(), p_.threads, reinterpret_cast<Cursor*>(base_), workers_, [&](int64_t unit, int lane, int worker) {
+      [[maybe_unused]] const typename V::UnitScope scope;
+      const int64_t first = k_block + unit * p_.blocks_a_unit, end = std::min(first + p_.blocks_a_unit, k_end);
+      Tile t = whole;
+      t.c += (1 + first - k_block) * p_.tile_floats();
+      if constexpr (V::kSteps == 1)
+        if (p_.blocks_a_unit > 1 && end - first == p_.blocks_a_unit && depth_of(end - 1) == kGemmBlock)
+          return blocks_of_k<V>(strip_of(t, 0, first, lane), row_lines_, column_lines_, first * kGemmBlock, p_.tile_floats());
+      for (int64_t block = first; block < end; ++block, t.c += p_.tile_floats()) tile(t, block, block + 1, lane, worker);
+    });
+    add_sums(whole, k_block, k_end);
+    if (k_end == p_.k_blocks) hand_on(whole, 0, 0);
+  }
+  /// Of those blocks, to the sum of those before, in their order.
+  void add_sums(const Tile& whole, int64_t k_block, int64_t k_end) const {
+    const int64_t blocks = k_end - k_block, grain = ceil_div(kThreadWork, blocks * p_.tile_ld);
+    workers_.parallel_for(whole.rows, grain, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) {
+        float* const sum = whole.c + i * whole.ldc;
+        for (int64_t block = 0; block < blocks; ++block) {
+          const float* const of_block = sum + (1 + block) * p_.tile_floats();
+          if (k_block + block == 0)
+            std::copy_n(of_block, whole.columns, sum);
+          else
+            for (int64_t j = 0; j < whole.columns; ++j) sum[j] += of_block[j];
+        }
+      }
+    });
+  }
+  int64_t split_units() const { return ceil_div(split_end_ - split_begin_, p_.blocks_a_unit); }
 
   char* private_area(int lane) const { return base_ + p_.private_offset + lane * p_.private_bytes; }
   Lane& lane_at(int lane) const { return *reinterpret_cast<Lane*>(private_area(lane)); }
@@ -143,7 +187,7 @@ class Nest {
     t.panel1 = tile_panel(column_block + 1);
     t.column0 = t.panel0 * kColumns;
     t.columns = std::min(t.panel1 * kColumns, p_.columns) - t.column0;
-    if (p_.tile_scratch && by_block_)
+    if (p_.tile_scratch && (by_block_ || splits_))
       t.c = reinterpret_cast<float*>(base_ + p_.sums_offset) + (t.row0 - row_begin(0)) * p_.tile_ld +
             (t.panel0 - first_panel_) * kColumns,
       t.ldc = p_.tile_ld;
@@ -167,13 +211,13 @@ class Nest {
   }
 
   Strip strip_of(const Tile& t, int64_t panel, int64_t k_block, int lane) const {
-    const bool is_last = k_block + 1 == p_.k_blocks, rounds = p_.rounds_in_kernel && is_last;
+    const bool is_last = !splits_ && k_block + 1 == p_.k_blocks, rounds = p_.rounds_in_kernel && is_last;
     Strip s{.rows = t.rows,
             .depth = V::words(depth_of(k_block)),
             .columns = columns_in(panel),
             .c = t.c == nullptr ? nullptr : t.c + (panel - t.panel0) * kColumns,
             .ldc = t.ldc,
-            .how = k_block == 0 ? Accumulate::kStore : Accumulate::kAdd,
+            .how = k_block == 0 || splits_ ? Accumulate::kStore : Accumulate::kAdd,
             .rounded = rounds ? result<Bf16>(t.batch, t.row0, panel * kColumns) : nullptr,
             .ld_rounded = g_.c_row_stride,
             .partial = floats(lane, p_.partial_offset)};
@@ -215,20 +259,21 @@ class Nest {
   /// Blocks [k_block, k_end) of k.
   void tile(const Tile& t, int64_t k_block, int64_t k_end, int lane, int worker) const {
     if constexpr (V::kSteps == 1)
-      if (!is_shared_ && reads_in_place<V>(t.rows, p_.columns, column_lines_)) return direct_tile(t, lane, worker);
+      if (!is_shared_ && reads_in_place<V>(t.rows, p_.columns, column_lines_))
+        return direct_tile(t, k_block, k_end, lane, worker);
     for (; k_block < k_end; ++k_block) {
       const RowsId id = rows_of({t.unit, k_block});
       const RowBlock& rows = rows_ready(id, false, lane, worker);
-      const Step next = step_after(t.unit, k_block, lane);
-      SideWork<V> side;
-      if (next.unit >= 0 && rows_of(next) != id) ask_for_rows(side, rows_of(next));
-      if (p_.copies_ahead) start_share(side, {t.unit, k_block}, next, worker);
       if (p_.sweeps_rows) {
         Strip strip = strip_of(t, t.panel0, k_block, lane);
         strip.columns = t.columns;
         rows_of_columns<V>(strip, rows, shared_panel(k_block, t.panel0), kColumns * V::words(depth_of(k_block)));
         continue;
       }
+      const Step next = step_after(t.unit, k_block, lane);
+      SideWork<V> side;
+      if (next.unit >= 0 && rows_of(next) != id) ask_for_rows(side, rows_of(next));
+      if (p_.copies_ahead) start_share(side, {t.unit, k_block}, next, worker);
       for (int64_t panel = t.panel0; panel < t.panel1; ++panel) {
         side.strips = t.panel1 - panel;
         const auto panel_at = [&](int64_t p) {
@@ -261,6 +306,10 @@ class Nest {
   /// What the lane will most likely do after a step; nothing where its range ends.
   Step step_after(int64_t unit, int64_t k_block, int lane) const {
     const int64_t units = g_.batch * tiles_;
+    if (splits_) {
+      const int64_t end = split_begin_ + part_begin(split_units(), p_.threads, lane + 1) * p_.blocks_a_unit;
+      return k_block + 1 < std::min(end, split_end_) ? Step{unit, k_block + 1} : Step{};
+    }
     if (!by_block_ && k_block + 1 < p_.k_blocks) return {unit, k_block + 1};
     if (unit + 1 < part_begin(units, p_.threads, lane + 1)) return {unit + 1, by_block_ ? k_block : 0};
     if (by_block_ && k_block + 1 < p_.k_blocks) return {part_begin(units, p_.threads, lane), k_block + 1};
@@ -335,8 +384,8 @@ class Nest {
     return row;
   }
 
-  void direct_tile(const Tile& t, int lane, int worker) const {
-    for (int64_t k_block = 0; k_block < p_.k_blocks; ++k_block) {
+  void direct_tile(const Tile& t, int64_t k_block, int64_t k_end, int lane, int worker) const {
+    for (; k_block < k_end; ++k_block) {
       const RowBlock& rows = rows_ready(rows_of({t.unit, k_block}), true, lane, worker);
       Strip strip = strip_of(t, t.panel0, k_block, lane);
       strip.columns = t.columns;
@@ -376,10 +425,11 @@ class Nest {
   const GemmPlan& p_;
   char* base_;
   Workers& workers_;
-  bool is_shared_, by_block_, panels_can_be_copied_, panels_are_far_, columns_are_far_;
+  bool by_block_, is_shared_, splits_, panels_can_be_copied_, panels_are_far_, columns_are_far_;
   Lines row_lines_, column_lines_;
   int64_t column_panels_ = 0, packed_floats_ = 0, tiles_ = 0;   // a group's
   int64_t row_group_ = 0, first_panel_ = 0, group_panels_ = 0;  // the group that is being done
+  int64_t split_begin_ = 0, split_end_ = 0;                     // the blocks of k that are
 };
 
 /// A small operand that a hole gives, dense and in fp32.

@@ -161,6 +161,10 @@ struct RowPanels {
   int64_t begin(int64_t panel) const { return least * panel + std::min(panel, higher); }
   int64_t height(int64_t panel) const { return least + (panel < higher ? 1 : 0); }
   int64_t offset(int64_t panel, int64_t words) const { return begin(panel) * words + panel * V::kLanes; }
+  /// Where a panel of a block of so many words begins, at one of its words.
+  const float* at(const RowBlock& block, int64_t panel, int64_t words, int64_t word) const {
+    return block.data + (block.packed ? offset(panel, words) + word * height(panel) : begin(panel) * block.row_stride + word);
+  }
 };
 
 /// Rows this far apart fall into one set of a 4 KiB wide first-level cache, which holds fewer of them than a panel has.
@@ -209,16 +213,14 @@ RowBlock pack_rows(float* area, int64_t rows, int64_t depth, const S* src, int64
   constexpr int64_t kStep = 8;
   for (int64_t p = 0; p < depth; p += kStep) {
     const int64_t steps = depth - p < kStep ? depth - p : kStep;
-    int64_t begin = 0;
     for (int64_t i = 0; i < panels.count; ++i) {
-      const int64_t height = panels.height(i);
-      float* const to = area + begin * words + i * V::kLanes + V::words(p) * height;  // RowPanels::offset
+      const int64_t begin = panels.begin(i), height = panels.height(i);
+      float* const to = area + panels.offset(i, words) + V::words(p) * height;
       const S* from = src + begin * line_stride + p * depth_stride;
       if (line_stride == 1 && begin + V::kLanes <= rows && steps % V::kSteps == 0)
         pack_few_lines<V>(to, height, steps, from, depth_stride);
       else
         pack_panel<V>(to, height, height, steps, from, line_stride, depth_stride);
-      begin += height;
     }
   }
   return {area, 0, 0, true};

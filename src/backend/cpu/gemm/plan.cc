@@ -64,23 +64,52 @@ int64_t even_row_blocks(const GemmPlan& p, int64_t batch, const MicroShape& shap
   return best;
 }
 
+/// Blocks of k that a kernel takes side by side: where operands are read as they lie, and C has fewer chains than there are registers.
+int64_t blocks_a_unit(const GemmPlan& p, const Gemm& g, const MicroShape& shape) {
+  const int64_t vectors = ceil_div(p.columns, shape.lanes), stride = p.swapped ? g.a.row_stride : g.b.col_stride;
+  const bool in_place = g.operand_dtype == DType::f32 && g.a.hole == nullptr && g.b.hole == nullptr &&
+                        (stride == 1 || p.columns == 1) && p.rows <= shape.rows && vectors <= shape.vectors;
+  return in_place ? blocks_side_by_side(shape.rows * shape.vectors, static_cast<int>(p.rows * vectors)) : 1;
+}
+
+/// Splits k where C is so small a tile that threads would each prepare the same operands, or that one block's chains leave registers
+/// empty.
+bool try_split(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
+  constexpr int64_t kMaxElements = 16384, kMaxRows = 64, kUnitsAThread = 2;  // more rows are worth columns prepared twice
+  constexpr int64_t kIdleShare = 8;                                          // an eighth of the threads' time
+  if (g.batch > 1 || p.rows * p.columns > kMaxElements || p.rows > std::min(kMaxRows, most_tile_rows(shape, kPrivatePercent)))
+    return false;
+  p.blocks_a_unit = blocks_a_unit(p, g, shape);
+  const int64_t units = ceil_div(p.k_blocks, p.blocks_a_unit), turns = round_up(units, p.threads);
+  const bool is_shared = p.threads > 1 && units >= kUnitsAThread * p.threads && (turns - units) * kIdleShare <= turns,
+             has_empty_registers = p.blocks_a_unit > 1 && units > 1;
+  if (!is_shared && !has_empty_registers) return false;
+  p.path = GemmPlan::Path::kSplit;
+  p.tile_scratch = true, p.rounds_in_kernel = false;
+  p.max_tile_rows = p.rows, p.max_tile_columns = round_up(p.columns, shape.columns());
+  const int64_t sum_bytes = p.rows * row_area_ld(p.max_tile_columns) * kFloat, turn = p.blocks_a_unit * p.threads;
+  const int64_t fit = std::max<int64_t>(cache_sizes().l2_bytes / sum_bytes / turn, 1) * turn, times = ceil_div(p.k_blocks, fit);
+  p.blocks_at_once = std::min(round_up(ceil_div(p.k_blocks, times), turn), p.k_blocks);
+  return true;
+}
+
 void lay_out(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
   const int64_t depth = std::min(std::max<int64_t>(g.k, 1), kGemmBlock), words = shape.words(depth);
-  const bool holes = g.a.hole != nullptr || g.b.hole != nullptr, is_private = p.path == GemmPlan::Path::kPrivate,
-             by_block = p.path == GemmPlan::Path::kByBlock;
+  const bool holes = g.a.hole != nullptr || g.b.hole != nullptr, splits = p.path == GemmPlan::Path::kSplit,
+             packs_alone = p.path == GemmPlan::Path::kPrivate || splits, by_block = p.path == GemmPlan::Path::kByBlock;
   const int64_t group_columns = p.group_panels(shape.columns()) * shape.columns();
   const bool bf16_rows = g.operand_dtype == DType::bf16 && (p.swapped ? g.b : g.a).hole != nullptr;
   const auto bytes_of = [](int64_t floats) { return round_up(floats * kFloat, kLine); };
   int64_t at = kLaneHeaderBytes;
   const auto take = [&at](int64_t bytes) { return (at += bytes) - bytes; };
   p.rows_offset = take(bytes_of(row_area_floats(p.max_tile_rows, words, shape.rows, shape.lanes)));
-  p.panel_bytes = is_private ? bytes_of(shape.columns() * words) : 0;
+  p.panel_bytes = packs_alone ? bytes_of(shape.columns() * words) : 0;
   p.panels_offset = take(2 * p.panel_bytes);
   // A hole's block of columns or, where the hole cannot write fp32 in place, of rows
   p.staging_offset = take(std::max(holes ? bytes_of(shape.columns() * kGemmBlock) : 0,
                                    bf16_rows ? bytes_of(p.max_tile_rows * row_area_ld(depth) / 2) : 0));
   p.tile_ld = row_area_ld(by_block ? group_columns : p.max_tile_columns);
-  p.tile_offset = take(p.tile_scratch && !by_block ? bytes_of(p.max_tile_rows * p.tile_ld) : 0);
+  p.tile_offset = take(p.tile_scratch && !by_block && !splits ? bytes_of(p.tile_floats()) : 0);
   p.transposed_offset = take(p.swapped && g.store != nullptr ? bytes_of(p.max_tile_columns * p.max_tile_rows) : 0);
   p.partial_offset =
       take(p.k_blocks > 1 && shape.depth < shape.words(kGemmBlock) ? bytes_of(p.max_tile_rows * shape.columns()) : 0);
@@ -88,9 +117,12 @@ void lay_out(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
 
   p.private_offset = kLine * p.threads;
   p.shared_offset = p.private_offset + p.private_bytes * p.threads;
-  const int64_t packed_bytes = is_private ? 0 : bytes_of(group_columns * shape.words(p.packed_depth));
+  const int64_t packed_bytes = packs_alone ? 0 : bytes_of(group_columns * shape.words(p.packed_depth));
   p.sums_offset = p.shared_offset + packed_bytes * (p.copies_ahead ? 2 : 1);
-  p.total_bytes = p.sums_offset + (by_block && p.tile_scratch ? bytes_of(p.group_rows() * p.tile_ld) : 0);
+  const int64_t sums = by_block && p.tile_scratch ? p.group_rows() * p.tile_ld
+                       : splits                   ? (1 + p.blocks_at_once) * p.tile_floats()
+                                                  : 0;
+  p.total_bytes = p.sums_offset + bytes_of(sums);
 }
 
 /// Which operand serves as rows, and where sums build up.
@@ -172,8 +204,10 @@ GemmPlan plan_gemm(const Gemm& g, const MicroShape& shape, int num_threads) {
   GemmPlan p;
   p.threads = static_cast<int>(std::clamp<int64_t>(work_of(g) / kThreadWork, 1, num_threads));
   choose_roles(p, g, shape);
-  choose_path(p, g, shape);
-  choose_tiles(p, g, shape);
+  if (!try_split(p, g, shape)) {
+    choose_path(p, g, shape);
+    choose_tiles(p, g, shape);
+  }
   lay_out(p, g, shape);
   return p;
 }

@@ -23,11 +23,18 @@ struct MicroShape {
   }
 };
 
+/// Blocks of k that one kernel takes side by side where C has few chains of its own: as many as registers hold, at most 8.
+constexpr int blocks_side_by_side(int registers, int chains) {
+  const int fit = registers / chains;
+  return fit > 8 ? 8 : fit < 1 ? 1 : fit;
+}
+
 struct GemmPlan {
   enum class Path : uint8_t {
     kPrivate,  // units are (batch, tile); each copies the columns that it needs into its own panels
     kShared,   // all threads pack the columns of a group once, then units are its tiles
     kByBlock,  // the same for each block of k in turn: sums of a group's tiles wait in C, or in scratch, for the last block
+    kSplit,    // C is one small tile, k deep: units are blocks of k; their sums wait in scratch and are added in order
   };
   Path path = Path::kPrivate;
   bool swapped = false;
@@ -37,18 +44,21 @@ struct GemmPlan {
   int64_t row_blocks = 1, column_blocks = 1;  // tiles of a group
   int64_t max_tile_rows = 0, max_tile_columns = 0;
   int64_t k_blocks = 1;
+  int64_t blocks_a_unit = 1, blocks_at_once = 1;  // split
   bool sweeps_rows = false;       // shared, k shallow: a few rows against all columns of a tile, then the next rows
   bool copies_ahead = false;      // by block: tiles copy the columns of the next block on the way
   int64_t packed_depth = 0;       // k of the columns that are packed at a time, by one lane or for all
   bool tile_scratch = false;      // tiles go to private scratch, then to a hole or (swapped, bf16) to C
   bool rounds_in_kernel = false;  // a bf16 C is written by the kernels of the last k block; the tile holds the sum before
   int64_t tile_ld = 0;
-  // Workspace, bytes from its start: a cursor a lane, a private area a lane, a group's packed columns, its sums
+  // Workspace, bytes from its start: a cursor a lane, a private area a lane, a group's packed columns, its sums (split: all of
+  // C's, then those of the blocks at work)
   int64_t private_offset = 0, private_bytes = 0, shared_offset = 0, sums_offset = 0, total_bytes = 0;
   // Inside a private area, bytes from its start: a block of rows, two panels of columns, a hole's block, the tile
   int64_t rows_offset = 0, panels_offset = 0, panel_bytes = 0, staging_offset = 0, tile_offset = 0, transposed_offset = 0,
           partial_offset = 0;
 
+  int64_t tile_floats() const { return max_tile_rows * tile_ld; }
   /// Of the largest group.
   int64_t group_rows() const { return (rows + row_groups - 1) / row_groups; }
   int64_t group_panels(int64_t panel_columns) const {

@@ -23,6 +23,18 @@ struct Strip {
   int num_store_rows = 0;
 };
 
+/// Has a kernel finish the strip's rows from `row` on.
+inline void write_result(MicroCall& call, const Strip& s, int64_t row) {
+  call.how = s.how;
+  if (s.c != nullptr) call.c = s.c + row * s.ldc, call.ldc = s.ldc;
+  if (s.rounded != nullptr) call.rounded = s.rounded + row * s.ld_rounded, call.ld_rounded = s.ld_rounded;
+  call.num_store_rows = s.num_store_rows;
+  for (int o = 0; o < s.num_store_rows; ++o) {
+    call.store_rows[o] = s.store_rows[o];
+    call.store_rows[o].at += row * s.store_rows[o].row_bytes;
+  }
+}
+
 /// One packed panel of columns; side work is done on the way.
 template <class V>
 void columns_of_rows(const Strip& s, const RowBlock& a, const float* b, SideWork<V>& side) {
@@ -31,6 +43,7 @@ void columns_of_rows(const Strip& s, const RowBlock& a, const float* b, SideWork
   const int vectors = static_cast<int>(ceil_div(s.columns, V::kLanes));
   // Between passes chains wait in C, unless that holds the sum of the blocks before.
   const bool in_c = s.how == Accumulate::kStore;
+  float* const chains = in_c ? s.c : s.partial;
   MicroCall call{};
   call.a_row = a.row_stride, call.a_col = a.depth_stride;
   call.last = static_cast<int>(s.columns - (vectors - 1) * V::kLanes);
@@ -39,23 +52,18 @@ void columns_of_rows(const Strip& s, const RowBlock& a, const float* b, SideWork
     const bool is_last = p + V::kDepth >= s.depth, continues = p > 0 || s.continues;
     call.k = is_last ? s.depth - p : V::kDepth;
     call.b = b + p * kColumns;
-    call.how = is_last ? s.how : Accumulate::kStore;
-    call.ldc = is_last || in_c ? s.ldc : kColumns;
-    call.ld_chain = in_c ? s.ldc : kColumns;
+    call.ldc = call.ld_chain = in_c ? s.ldc : kColumns;
     for (int64_t i = 0; i < panels.count; ++i) {
-      const int64_t begin = panels.begin(i), height = panels.height(i);
-      call.a = a.data + (a.packed ? panels.offset(i, s.depth) + p * height : begin * a.row_stride + p);
-      call.c = (is_last || in_c ? s.c : s.partial) + begin * call.ldc;
-      call.chain = continues ? (in_c ? s.c : s.partial) + begin * call.ld_chain : nullptr;
-      if (is_last && s.rounded != nullptr) call.rounded = s.rounded + begin * s.ld_rounded, call.ld_rounded = s.ld_rounded;
-      if (is_last) call.num_store_rows = s.num_store_rows;
-      for (int o = 0; o < call.num_store_rows; ++o) {
-        call.store_rows[o] = s.store_rows[o];
-        call.store_rows[o].at += begin * s.store_rows[o].row_bytes;
-      }
+      const int64_t begin = panels.begin(i);
+      call.a = panels.at(a, i, s.depth, p);
+      if (continues) call.chain = chains + begin * call.ld_chain;
+      if (is_last)
+        write_result(call, s, begin);
+      else
+        call.c = chains + begin * call.ldc;
       side.share(call);
       const auto copies = static_cast<size_t>(side.kind_of(call));
-      (a.packed ? Kernels<V>::packed : Kernels<V>::row_major)[copies][height - 1][vectors - 1](call);
+      (a.packed ? Kernels<V>::packed : Kernels<V>::row_major)[copies][panels.height(i) - 1][vectors - 1](call);
     }
   }
 }
@@ -68,20 +76,13 @@ void rows_of_columns(const Strip& s, const RowBlock& a, const float* b, int64_t 
   const RowPanels<V> panels(s.rows);
   MicroCall call{};
   call.k = s.depth, call.a_row = a.row_stride, call.a_col = a.depth_stride;
-  call.how = s.how, call.ldc = s.ldc, call.ld_rounded = s.ld_rounded, call.num_store_rows = s.num_store_rows;
   call.c_ahead_bytes = kPanelsAhead * kColumns * static_cast<int64_t>(s.rounded != nullptr ? sizeof(Bf16) : sizeof(float));
   for (int64_t i = 0; i < panels.count; ++i) {
-    const int64_t begin = panels.begin(i), height = panels.height(i);
     const auto& kernels =
-        (a.packed ? Kernels<V>::packed : Kernels<V>::row_major)[static_cast<size_t>(SideCopy::kNothing)][height - 1];
-    call.a = a.data + (a.packed ? panels.offset(i, s.depth) : begin * a.row_stride);
+        (a.packed ? Kernels<V>::packed : Kernels<V>::row_major)[static_cast<size_t>(SideCopy::kNothing)][panels.height(i) - 1];
+    call.a = panels.at(a, i, s.depth, 0);
     call.b = b;
-    if (s.c != nullptr) call.c = s.c + begin * s.ldc;
-    if (s.rounded != nullptr) call.rounded = s.rounded + begin * s.ld_rounded;
-    for (int o = 0; o < s.num_store_rows; ++o) {
-      call.store_rows[o] = s.store_rows[o];
-      call.store_rows[o].at += begin * s.store_rows[o].row_bytes;
-    }
+    write_result(call, s, panels.begin(i));
     for (int64_t j = 0; j < s.columns; j += kColumns) {
       const int64_t width = std::min(kColumns, s.columns - j), vectors = ceil_div(width, V::kLanes);
       call.last = static_cast<int>(width - (vectors - 1) * V::kLanes);
@@ -94,12 +95,13 @@ void rows_of_columns(const Strip& s, const RowBlock& a, const float* b, int64_t 
   }
 }
 
-/// Whether so few rows should read columns where they lie, since they would hardly use them twice.
+/// Whether so few rows should read columns where they lie, since they would hardly use them twice. A few more do where columns are so
+/// few that what one panel of rows has read is still near for the next.
 template <class V>
 bool reads_in_place(int64_t rows, int64_t columns, const Lines& from) {
-  constexpr int64_t kDirectPanels = 2;
+  constexpr int64_t kDirectPanels = 2, kDirectPanelsOfNarrow = 3, kNarrow = 128;
   if (from.hole != nullptr || !from.is_f32()) return false;
-  return from.line_stride == 1 || columns == 1 ? rows <= kDirectPanels * V::kRows
+  return from.line_stride == 1 || columns == 1 ? rows <= (columns <= kNarrow ? kDirectPanelsOfNarrow : kDirectPanels) * V::kRows
                                                : from.depth_stride == 1 && rows <= kMaxThinRows;
 }
 
@@ -107,8 +109,9 @@ bool reads_in_place(int64_t rows, int64_t columns, const Lines& from) {
 /// chains wait in a small buffer. `call` as for the first column.
 template <class V>
 [[gnu::noinline]] void far_columns(const Strip& s, const RowPanels<V>& panels, MicroCall call, int64_t most) {
-  constexpr int64_t kChains = 4096, kRows = 16, kColumnsAhead = 64;
+  constexpr int64_t kChains = 4096, kColumnsAhead = 64;
   alignas(64) float chains[kChains];
+  const int64_t kRows = panels.count > 2 ? 64 : 16;
   const int64_t across = kChains / s.rows / most * most;
   const MicroCall first = call;
   call.b_ahead = kColumnsAhead;
