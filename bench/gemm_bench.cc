@@ -1,5 +1,5 @@
 // GEMM against oneDNN and against a measured peak, on shapes of whole training steps, in fp32 and in bf16 (operands and result).
-//   gemm_bench [--threads 1,2] [--rounds 5] [--shapes steps,thin] [--only SUBSTRING] [--isa avx2|avx512|avx512_bf16] [--dtype f32|bf16]
+//   gemm_bench [--threads 1,2] [--rounds 5] [--shapes steps,thin,deep] [--only SUBSTRING] [--isa avx2|avx512|avx512_bf16] [--dtype f32|bf16]
 //              [--markdown 1]
 // Noise-proof: sides are interleaved, each round gives one ratio, the median of the ratios counts; a probe of the peak runs around
 // every round. Absolute figures drift with the machine's clock, ratios do not.
@@ -37,7 +37,12 @@ struct Shape {
   bool is_large() const { return m * n * k >= int64_t{1} << 28; }
 };
 
-const std::vector<Shape>& shapes_of(const std::string& list) {
+struct ShapeList {
+  const char *name, *title;
+  std::vector<Shape> shapes;
+};
+
+const std::vector<ShapeList>& shape_lists() {
   static const std::vector<Shape> steps = {
       {"gpt forward", 8192, 512, 1536},
       {"gpt forward", 8192, 512, 512},
@@ -68,11 +73,23 @@ const std::vector<Shape>& shapes_of(const std::string& list) {
       {"few features", 4096, 13, 256},
       {"shallow", 2048, 16, 2048},
       {"shallow", 2048, 128, 2048},
-      {"deep", 32, 8192, 32, true},
-      {"deep", 64, 100000, 64, true},
-      {"dot", 1, 100000, 1},
   };
-  return list == "thin" ? thin : steps;
+  static const std::vector<Shape> deep = {
+      {"dot", 1, 100000, 1},
+      {"few chains", 4, 100000, 1},
+      {"few chains", 1, 100000, 16},
+      {"few chains", 8, 100000, 8, true},
+      {"narrow layers", 16, 100000, 16, true},
+      {"narrow layers", 32, 8192, 32, true},
+      {"narrow layers", 64, 100000, 64, true},
+      {"narrow layers", 128, 8192, 16, true},
+      {"narrow layers", 256, 8192, 64, true},
+      {"convolution", 27, 100000, 32, true},
+      {"convolution", 288, 65536, 32, true},
+  };
+  static const std::vector<ShapeList> all = {
+      {"steps", "products of whole steps", steps}, {"thin", "thin products", thin}, {"deep", "small results of a deep k", deep}};
+  return all;
 }
 
 /// oneDNN runs on OpenMP's threads, whichever OpenMP it came with.
@@ -210,9 +227,16 @@ Row measure(const Shape& s, DType dtype, GemmIsa isa, SpinWorkers& workers, int 
   return {s, median(rates), median(their_rates), median(ratios), median(shares), *high / *low - 1, product.error(), noisy};
 }
 
+[[noreturn]] void fail(const std::string& what) {
+  fmt::print(stderr, "gemm_bench: {}; see the comment at the top of bench/gemm_bench.cc\n", what);
+  std::exit(2);
+}
+
 GemmIsa isa_named(const std::string& name) {
   const std::vector<std::string> names = {"amx_model", "portable", "avx2", "avx512", "avx512_bf16", "amx"};
-  return static_cast<GemmIsa>(std::find(names.begin(), names.end(), name) - names.begin());
+  const auto at = std::find(names.begin(), names.end(), name);
+  if (at == names.end()) fail("--isa: there is no " + name);
+  return static_cast<GemmIsa>(at - names.begin());
 }
 
 std::vector<std::string> words_of(const std::string& list) {
@@ -222,14 +246,63 @@ std::vector<std::string> words_of(const std::string& list) {
   return words;
 }
 
+void print_row(const Row& row, bool markdown) {
+  const std::string name = title(row.shape), theirs = std::isnan(row.ratio) ? "none" : fmt::format("{:.1f}", row.theirs_gflops),
+                    ratio = std::isnan(row.ratio) ? "" : fmt::format("{:.2f}", row.ratio),
+                    noisy = row.noisy ? " (too noisy)" : "";
+  if (markdown)
+    fmt::print("| {} | {:.1f} | {} | {} | {:.0f} %{} | {:.1e} |\n", name, row.ours_gflops, theirs, ratio, 100 * row.share, noisy,
+               row.error);
+  else
+    fmt::print("{:<26}{:<32}{:>9.1f}{:>9}{:>8}{:>8.1f}%{:>8.1f}%{:>10.1e}{}\n", row.shape.group, name, row.ours_gflops, theirs,
+               ratio, 100 * row.spread, 100 * row.share, row.error, noisy);
+  std::fflush(stdout);
+}
+
+/// The products of a list whose title has `only` in it, and what they come to.
+void print_table(const ShapeList& list, const std::string& only, DType dtype, GemmIsa isa, const std::string& isa_name,
+                 int threads, int rounds, bool markdown) {
+  SpinWorkers workers(threads);
+  fmt::print("\n{}, {} thread{}, {}, {}, oneDNN {}.{}.{}, median of {} rounds\n\n", name_of(dtype), threads,
+             threads == 1 ? "" : "s", list.title, isa_name, dnnl_version()->major, dnnl_version()->minor, dnnl_version()->patch,
+             rounds);
+  if (markdown)
+    fmt::print("| product | GFLOP/s | oneDNN | ratio | of peak | error |\n|---|---|---|---|---|---|\n");
+  else
+    fmt::print("{:<26}{:<32}{:>9}{:>9}{:>8}{:>9}{:>9}{:>10}\n", "", "product", "GFLOP/s", "oneDNN", "ratio", "spread", "of peak",
+               "error");
+  double log_sum = 0, worst = 1e9, least_share = 1;
+  int count = 0;
+  bool has_large = false;
+  for (const Shape& s : list.shapes) {
+    if (title(s).find(only) == std::string::npos) continue;
+    const Row row = measure(s, dtype, isa, workers, rounds);
+    print_row(row, markdown);
+    if (!std::isnan(row.ratio)) log_sum += std::log(row.ratio), worst = std::min(worst, row.ratio);
+    ++count;
+    if (!s.is_large()) continue;
+    has_large = true;
+    least_share = std::min(least_share, row.share);
+  }
+  if (count == 0) return;
+  if (worst < 1e9)
+    fmt::print("\nGeometric mean of the ratios {:.3f}, lowest {:.3f}", std::exp(log_sum / count), worst);
+  else
+    fmt::print("\noneDNN has no product of {} on this processor", name_of(dtype));
+  if (has_large) fmt::print("; least share of the peak among large ones {:.1f} %", 100 * least_share);
+  fmt::print("\n");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string thread_counts = "1,2", only, isa_name(name_of(best_isa())), dtypes = "f32,bf16", lists = "steps,thin";
+  std::string thread_counts = "1,2", only, isa_name(name_of(best_isa())), dtypes = "f32,bf16", lists = "steps,thin,deep";
   int rounds = 5;
   bool markdown = false;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string flag = argv[i], value = argv[i + 1];
+  for (int i = 1; i < argc; i += 2) {
+    const std::string flag = argv[i];
+    if (i + 1 == argc) fail(flag + " wants a value");
+    const std::string value = argv[i + 1];
     if (flag == "--threads")
       thread_counts = value;
     else if (flag == "--rounds")
@@ -244,54 +317,24 @@ int main(int argc, char** argv) {
       dtypes = value;
     else if (flag == "--markdown")
       markdown = value == "1";
-    else {
-      fmt::print("gemm_bench: {}? see the comment at the top of bench/gemm_bench.cc\n", flag);
-      return 2;
-    }
+    else
+      fail(flag + "?");
   }
   const GemmIsa isa = isa_named(isa_name);
   const FlushDenormals mode;
-  for (const std::string& dtype_name : words_of(dtypes))
-    for (const std::string& threads : words_of(thread_counts))
-      for (const std::string& list : words_of(lists)) {
-        const DType dtype = *dtype_from_name(dtype_name);
-        SpinWorkers workers(std::atoi(threads.c_str()));
-        fmt::print("\n{}, {} thread{}, {}, {}, oneDNN {}.{}.{}, median of {} rounds\n\n", dtype_name, threads,
-                   threads == "1" ? "" : "s", list == "thin" ? "thin products" : "products of whole steps", isa_name,
-                   dnnl_version()->major, dnnl_version()->minor, dnnl_version()->patch, rounds);
-        if (markdown)
-          fmt::print("| product | GFLOP/s | oneDNN | ratio | of peak | error |\n|---|---|---|---|---|---|\n");
-        else
-          fmt::print("{:<26}{:<32}{:>9}{:>9}{:>8}{:>9}{:>9}{:>10}\n", "", "product", "GFLOP/s", "oneDNN", "ratio", "spread",
-                     "of peak", "error");
-        double log_sum = 0, worst = 1e9, least_share = 1;
-        int count = 0;
-        for (const Shape& s : shapes_of(list)) {
-          if (title(s).find(only) == std::string::npos) continue;
-          const Row row = measure(s, dtype, isa, workers, rounds);
-          if (markdown && std::isnan(row.ratio))
-            fmt::print("| {} | {:.1f} | none | | {:.0f} %{} | {:.1e} |\n", title(s), row.ours_gflops, 100 * row.share,
-                       row.noisy ? " (too noisy)" : "", row.error);
-          else if (markdown)
-            fmt::print("| {} | {:.1f} | {:.1f} | {:.2f} | {:.0f} %{} | {:.1e} |\n", title(s), row.ours_gflops, row.theirs_gflops,
-                       row.ratio, 100 * row.share, row.noisy ? " (too noisy)" : "", row.error);
-          else
-            fmt::print("{:<26}{:<32}{:>9.1f}{:>9.1f}{:>8.3f}{:>8.1f}%{:>8.1f}%{:>10.1e}{}\n", s.group, title(s), row.ours_gflops,
-                       row.theirs_gflops, row.ratio, 100 * row.spread, 100 * row.share, row.error,
-                       row.noisy ? "  too noisy" : "");
-          std::fflush(stdout);
-          if (!std::isnan(row.ratio)) log_sum += std::log(row.ratio), worst = std::min(worst, row.ratio);
-          ++count;
-          if (s.is_large()) least_share = std::min(least_share, row.share);
-        }
-        if (count == 0) continue;
-        if (worst < 1e9)
-          fmt::print("\nGeometric mean of the ratios {:.3f}, lowest {:.3f}", std::exp(log_sum / count), worst);
-        else
-          fmt::print("\noneDNN has no product of {} on this processor", dtype_name);
-        if (list != "thin") fmt::print("; least share of the peak among large ones {:.1f} %", 100 * least_share);
-        fmt::print("\n");
+  for (const std::string& dtype_name : words_of(dtypes)) {
+    const auto dtype = dtype_from_name(dtype_name);
+    if (!dtype || (*dtype != DType::f32 && *dtype != DType::bf16)) fail("--dtype: no products of " + dtype_name);
+    for (const std::string& threads : words_of(thread_counts)) {
+      if (std::atoi(threads.c_str()) < 1) fail("--threads: " + threads + " is no count");
+      for (const std::string& name : words_of(lists)) {
+        const auto is_named = [&](const ShapeList& list) { return name == list.name; };
+        const auto list = std::find_if(shape_lists().begin(), shape_lists().end(), is_named);
+        if (list == shape_lists().end()) fail("--shapes: there is no list " + name);
+        print_table(*list, only, *dtype, isa, isa_name, std::atoi(threads.c_str()), rounds, markdown);
       }
+    }
+  }
 }
 
 #else

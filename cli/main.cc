@@ -39,16 +39,6 @@ void add_flag_options(CLI::App& app) {
         ->group("Flags of every command");
 }
 
-void check_isa(const std::string& word) {
-  using ws::cpu::Isa;
-  if (word.empty()) return;
-  if (const std::optional<Isa> isa = ws::cpu::isa_from_name(word); isa && ws::cpu::supports(*isa)) return;
-  std::vector<std::string_view> names;
-  for (Isa isa : {Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx})
-    if (ws::cpu::supports(isa)) names.push_back(ws::cpu::name_of(isa));
-  ws::fail("--isa (WHOLESTEP_ISA) must be one of those that this machine has, {}; not '{}'", fmt::join(names, ", "), word);
-}
-
 // Flags whose values are names: a misspelt one would silently do nothing.
 void check_flag_names() {
   std::vector<std::string> names = ws::pass_and_rule_names();
@@ -61,7 +51,7 @@ void check_flag_names() {
       ws::fail("--disable (WHOLESTEP_DISABLE): there is no pass or rule '{}'; known ones are {}", name, fmt::join(names, ", "));
   const std::string& explain = ws::flags().explain;
   if (!explain.empty() && explain != "fusion") ws::fail("--explain (WHOLESTEP_EXPLAIN) must be fusion, not '{}'", explain);
-  check_isa(ws::flags().isa);
+  if (!ws::flags().isa.empty()) ws::cpu::wanted_isa(ws::flags().isa);
 }
 
 // In place, as it will be: a device is as good as a file.

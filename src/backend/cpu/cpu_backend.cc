@@ -178,20 +178,11 @@ class CpuBackend final : public Backend {
   LoopCompiler compiler_;
 };
 
-Isa wanted_isa() {
-  const std::string& word = flags().isa;
-  if (word.empty()) return best_isa();
-  const std::optional<Isa> isa = isa_from_name(word);
-  if (!isa) fail("ISA={}: kernels know avx2, avx512, avx512_bf16 and amx", word);
-  if (!supports(*isa)) fail("ISA={}: this processor or system does not have it; best here: {}", word, name_of(best_isa()));
-  return *isa;
-}
-
 }  // namespace
 }  // namespace cpu
 
 Backend& cpu_backend() {
-  static cpu::CpuBackend* backend = new cpu::CpuBackend(cpu::wanted_isa());  // lives as long as its code may run
+  static cpu::CpuBackend* backend = new cpu::CpuBackend(cpu::wanted_isa(flags().isa));  // lives as long as its code may run
   return *backend;
 }
 

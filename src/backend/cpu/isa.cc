@@ -7,8 +7,9 @@
 
 #include <array>
 #include <bit>
+#include <vector>
 
-#include "wholestep/error.h"
+#include "support/error.h"
 
 namespace ws::cpu {
 namespace {
@@ -106,6 +107,16 @@ std::optional<Isa> find_best_isa() {
 Isa best_isa() {
   if (auto isa = find_best_isa()) return *isa;
   throw Error("this processor or its operating system lacks AVX2 and FMA, which wholestep's kernels need (x86-64-v3)");
+}
+
+Isa wanted_isa(std::string_view name) {
+  const Isa best = best_isa();
+  if (name.empty()) return best;
+  if (const auto isa = isa_from_name(name); isa && supports(*isa)) return *isa;
+  std::vector<std::string_view> names;
+  for (Isa isa : kAll)
+    if (supports(isa)) names.push_back(name_of(isa));
+  fail("--isa (WHOLESTEP_ISA) must be one of those that this machine has, {}; not '{}'", fmt::join(names, ", "), name);
 }
 
 }  // namespace ws::cpu

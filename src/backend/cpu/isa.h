@@ -23,5 +23,7 @@ constexpr Isa loop_isa(Isa isa) { return isa < Isa::avx512 ? isa : Isa::avx512; 
 std::optional<Isa> find_best_isa();
 /// The same; throws ws::Error naming what the machine lacks.
 Isa best_isa();
+/// The one that `name` (--isa) asks for, the best one where that is empty; throws ws::Error listing those of the machine.
+Isa wanted_isa(std::string_view name);
 
 }  // namespace ws::cpu
