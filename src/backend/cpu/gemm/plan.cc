@@ -12,9 +12,11 @@ constexpr int64_t kFloat = sizeof(float);
 // Columns are packed for all threads, a quarter of L3 at a time; those that could be copied too only where so many rows share the
 // cost (fewer, where the columns leave L2 between one tile's copy and the next one's).
 constexpr int64_t kMinSharedRows = 1024, kMinSharedRowsOfMany = 256;
-// Blocks of k in turn: many of them, and columns that have left L2 by the time they are read again. Sums that wait in scratch are a
-// quarter of L3, too, of so few columns that hundreds of rows still share what is packed.
+// Blocks of k in turn: many of them (two whole ones, where rows are too few to share the cost of columns packed apart), and columns that have
+// left L2 by the time they are read again. Sums that wait in scratch are a quarter of L3, too, of so few columns that hundreds of rows
+// still share what is packed.
 constexpr int64_t kMinBlocks = 4, kMinBlockRows = 64, kMaxSumColumns = 4096;
+constexpr int64_t kTwoBlocksMinRows = 256, kTwoBlocksMaxSide = 2048;
 // Of so shallow a k C is what costs, and memory likes its rows written from end to end.
 constexpr int64_t kShallow = 128, kMinShallowRows = 64, kShallowPanels = 8;
 constexpr int64_t kMaxSwappedRows = 8, kMaxAdjacentSwap = 64;
@@ -152,7 +154,10 @@ void choose_path(GemmPlan& p, const Gemm& g, const MicroShape& shape) {
   const int64_t enough_rows = !copied                       ? most_tile_rows(shape, kPrivatePercent) + 1
                               : packed_bytes > 2 * l2_bytes ? kMinSharedRowsOfMany
                                                             : kMinSharedRows;
-  const bool by_block = !p.swapped && p.k_blocks >= kMinBlocks && p.rows >= kMinBlockRows && packed_bytes > 4 * l2_bytes;
+  const bool two_blocks_do =
+      p.rows >= kTwoBlocksMinRows && std::max(p.rows, p.columns) <= kTwoBlocksMaxSide && g.k >= 2 * kGemmBlock;
+  const bool by_block =
+      !p.swapped && (p.k_blocks >= kMinBlocks || two_blocks_do) && p.rows >= kMinBlockRows && packed_bytes > 4 * l2_bytes;
   p.sweeps_rows = !p.swapped && g.batch == 1 && g.k <= kShallow && p.rows >= kMinShallowRows && shape.words(g.k) <= shape.depth;
   p.path = g.batch > 1                              ? Path::kPrivate
            : by_block                               ? Path::kByBlock
