@@ -19,14 +19,15 @@ struct Avx2Registers {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(lanes), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   }
   static Reg load_part(const float* p, int lanes) { return _mm256_maskload_ps(p, mask(lanes)); }
-  static Reg load(const ws::Bf16* p) {
-    const __m256i bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(bits, 16));
-  }
+  static Reg widen_bf16(__m128i x) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16)); }
+  static Reg load(const ws::Bf16* p) { return widen_bf16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
   static Reg load_part(const ws::Bf16* p, int lanes) {
-    ws::Bf16 part[kLanes] = {};
-    for (int i = 0; i < lanes; ++i) part[i] = p[i];  // of nothing p may be null, which memcpy must not see
-    return load(part);
+    if (lanes <= 0) return zero();
+    // Pairs, as masks of 32 bits allow, then the last one, which may have no pair
+    const __m128i pairs = _mm_cmpgt_epi32(_mm_set1_epi32(lanes / 2), _mm_setr_epi32(0, 1, 2, 3)),
+                  last = _mm_cmpeq_epi16(_mm_set1_epi16(static_cast<int16_t>(lanes - 1)), _mm_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7)),
+                  x = _mm_maskload_epi32(reinterpret_cast<const int*>(p), pairs);
+    return widen_bf16(_mm_blendv_epi8(x, _mm_set1_epi16(static_cast<int16_t>(p[lanes - 1].bits)), last));
   }
   static Reg broadcast(const float* p) { return _mm256_broadcast_ss(p); }
   /// Pinned to the form that adds in place: left to choose, g++ 12 rotates accumulators through all 16 registers and the stack.

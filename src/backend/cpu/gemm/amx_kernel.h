@@ -68,7 +68,7 @@ void amx_kernel(const MicroCall& call) {
   if constexpr (kTwoRows && kTwoColumns) Tiles::template zero<3>();
   const int64_t a_bytes = call.a_row * kWord;
   for (int64_t w = 0; w < call.k; w += kTileWords) {
-    const float *a = call.a + w, *b = call.b + w * (kPanelBytes / kWord);
+    const float *a = call.a + w, *b = static_cast<const float*>(call.b) + w * (kPanelBytes / kWord);
     Tiles::template load<4>(a, a_bytes);
     Tiles::template load<6>(b, kPanelBytes);
     Tiles::template dot<0, 4, 6>();

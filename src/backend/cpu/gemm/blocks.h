@@ -26,7 +26,7 @@ void blocks_kernel(const MicroCall& call, const BlockSteps& steps) {
     for (int i = 0; i < MR; ++i)
 #pragma GCC unroll 8
       for (int v = 0; v < NV; ++v) acc[n][i][v] = V::zero();
-  const float *a = call.a, *b = call.b;
+  const float *a = call.a, *b = static_cast<const float*>(call.b);
   const int last = call.last;
 #pragma GCC unroll 2
   for (int64_t k = call.k; k > 0; --k, a += call.a_col, b += call.ldb) {

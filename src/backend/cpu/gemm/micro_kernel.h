@@ -59,10 +59,10 @@ struct MicroCall {
   int64_t k = 0;  // words
   const float* a = nullptr;
   int64_t a_row = 0, a_col = 0;  // strides of A, where not packed
-  const float* b = nullptr;
-  int64_t ldb = 0;      // where B is not packed
-  int64_t b_ahead = 0;  // elements from a row of B, not packed, to what is asked for meanwhile
-  float* c = nullptr;   // not needed where `rounded` takes a sum that C has no part of
+  const void* b = nullptr;       // a packed panel, or elements where they lie
+  int64_t ldb = 0;               // where B is not packed
+  int64_t b_ahead = 0;           // elements from a row of B, not packed, to what is asked for meanwhile
+  float* c = nullptr;            // not needed where `rounded` takes a sum that C has no part of
   int64_t ldc = 0;
   int64_t c_ahead_bytes = 0;  // from what it writes to what it asks for of C: nothing, or the rows' next columns
   int last = 0;               // valid lanes of the last vector
@@ -180,22 +180,24 @@ struct RowsCursor {
   }
 };
 
-/// C[MR, NV vectors]. kDirect: b is the operand itself, any ldb, nothing valid after its last column; else a packed panel. Copied: the
-/// element type of what is copied on the way, or void.
-template <class V, int MR, int NV, RowsAs kRows, bool kDirect, class Copied>
+/// C[MR, NV vectors]. Direct: the element type of b where that is the operand itself, any ldb, nothing valid after its last column; void:
+/// it is a packed panel. Copied: the element type of what is copied on the way, or void.
+template <class V, int MR, int NV, RowsAs kRows, class Direct, class Copied>
 void micro_kernel(const MicroCall& call) {
   using Reg = typename V::Reg;
   Reg acc[MR][NV];
   start<V, MR, NV>(acc, call);
   RowsCursor<MR, kRows> a(call);
-  const float* b = call.b;
+  constexpr bool kDirect = !std::is_void_v<Direct>;
+  const auto* b = static_cast<const std::conditional_t<kDirect, Direct, float>*>(call.b);
   const int64_t ldb = kDirect ? call.ldb : int64_t{V::kLanes} * V::kVectors, b_ahead = call.b_ahead;
   const int last = call.last;
   const auto step = [&]() __attribute__((always_inline)) {
     Reg bv[NV];
     if constexpr (kDirect) {
+      constexpr int kLineElements = 64 / static_cast<int>(sizeof(*b));
 #pragma GCC unroll 8
-      for (int at = 0; at < NV * V::kLanes; at += 16) __builtin_prefetch(b + b_ahead + at);
+      for (int at = 0; at < NV * V::kLanes; at += kLineElements) __builtin_prefetch(b + b_ahead + at);
     }
 #pragma GCC unroll 8
     for (int v = 0; v < NV; ++v)
@@ -282,34 +284,36 @@ enum class SideCopy : uint8_t { kNothing, kFloats, kBf16 };
 template <class V>
 struct Kernels {
   static constexpr int kMaxDirect = 8;
-  template <int MR, RowsAs kRows, bool kDirect, class Copied, int NV>
+  template <int MR, RowsAs kRows, class Direct, class Copied, int NV>
   static constexpr MicroKernel entry() {
-    if constexpr (NV <= (kDirect ? direct_vectors<V>(MR) : V::kVectors))
-      return micro_kernel<V, MR, NV, kRows, kDirect, Copied>;
+    if constexpr (NV <= (std::is_void_v<Direct> ? V::kVectors : direct_vectors<V>(MR)))
+      return micro_kernel<V, MR, NV, kRows, Direct, Copied>;
     else
       return nullptr;
   }
-  template <int MR, RowsAs kRows, bool kDirect, class Copied, size_t... NV>
+  template <int MR, RowsAs kRows, class Direct, class Copied, size_t... NV>
   static constexpr std::array<MicroKernel, sizeof...(NV)> by_vectors(std::index_sequence<NV...>) {
-    return {entry<MR, kRows, kDirect, Copied, static_cast<int>(NV) + 1>()...};
+    return {entry<MR, kRows, Direct, Copied, static_cast<int>(NV) + 1>()...};
   }
-  template <RowsAs kRows, bool kDirect, class Copied, size_t kMost, size_t... MR>
+  template <RowsAs kRows, class Direct, class Copied, size_t kMost, size_t... MR>
   static constexpr std::array<std::array<MicroKernel, kMost>, sizeof...(MR)> by_rows(std::index_sequence<MR...>) {
-    return {by_vectors<static_cast<int>(MR) + 1, kRows, kDirect, Copied>(std::make_index_sequence<kMost>{})...};
+    return {by_vectors<static_cast<int>(MR) + 1, kRows, Direct, Copied>(std::make_index_sequence<kMost>{})...};
   }
   using Heights = std::make_index_sequence<V::kRows>;
   using Table = std::array<std::array<MicroKernel, V::kVectors>, V::kRows>;
   template <RowsAs kRows>
   static constexpr std::array<Table, 3> by_copies() {
     constexpr auto table = []<class Copied>(std::type_identity<Copied>) {
-      return by_rows<kRows, false, Copied, V::kVectors>(Heights{});
+      return by_rows<kRows, void, Copied, V::kVectors>(Heights{});
     };
     using Floats = std::conditional_t<V::kSteps == 1, float, void>;  // words of several elements are made of bf16
     return {table(std::type_identity<void>{}), table(std::type_identity<Floats>{}), table(std::type_identity<Bf16>{})};
   }
   /// By SideCopy.
   static constexpr std::array<Table, 3> packed = by_copies<RowsAs::kPacked>(), row_major = by_copies<RowsAs::kRowMajor>();
-  static constexpr auto direct = by_rows<RowsAs::kStrided, true, void, kMaxDirect>(Heights{});
+  /// By the element type of B.
+  template <class S>
+  static constexpr auto direct = by_rows<RowsAs::kStrided, S, void, kMaxDirect>(Heights{});
 };
 
 }  // namespace

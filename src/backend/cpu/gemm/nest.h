@@ -33,7 +33,7 @@ class Nest {
     constexpr int64_t kFarPanels = 3;  // times L2
     packed_floats_ = plan.group_panels(kColumns) * kColumns * V::words(plan.packed_depth);
     constexpr int64_t kFarShare = 8;  // of L3
-    columns_are_far_ = plan.columns * g.k * int64_t{sizeof(float)} > cache_sizes().l3_bytes / kFarShare;
+    columns_are_far_ = plan.columns * g.k * static_cast<int64_t>(size_of(g.operand_dtype)) > cache_sizes().l3_bytes / kFarShare;
     panels_are_far_ = packed_floats_ * int64_t{sizeof(float)} > kFarPanels * cache_sizes().l2_bytes;
     tiles_ = plan.row_blocks * plan.column_blocks;
   }
@@ -389,8 +389,10 @@ class Nest {
       const RowBlock& rows = rows_ready(rows_of({t.unit, k_block}), true, lane, worker);
       Strip strip = strip_of(t, t.panel0, k_block, lane);
       strip.columns = t.columns;
-      direct_columns<V>(strip, rows, column_lines_.at<float>(t.batch, t.column0, k_block * kGemmBlock), column_lines_.line_stride,
-                        column_lines_.depth_stride, columns_are_far_);
+      with_element_type(column_lines_.dtype, [&]<class S>(const S*) {
+        direct_columns<V>(strip, rows, column_lines_.at<S>(t.batch, t.column0, k_block * kGemmBlock), column_lines_.line_stride,
+                          column_lines_.depth_stride, columns_are_far_);
+      });
     }
   }
 

@@ -246,7 +246,7 @@ void neutralize_missing_halves(float* area, const RowBlock& block, int64_t rows,
 }
 
 /// Makes rows row0.. readable by the kernels: where they lie, copied row by row, or packed. `any_strides`: the kernels that follow
-/// take any strides, so fp32 that lies in memory can stay there. `area` holds row_area_floats(rows, words of depth); `staging` what a
+/// take any strides, but no packed panels, so fp32 that lies in memory can stay there. `area` holds row_area_floats(rows, words of depth); `staging` what a
 /// bf16 hole writes.
 template <class V>
 RowBlock prepare_rows(const Lines& from, int64_t batch, int64_t row0, int64_t rows, int64_t k0, int64_t depth, bool any_strides,
@@ -269,7 +269,10 @@ RowBlock prepare_rows(const Lines& from, int64_t batch, int64_t row0, int64_t ro
   RowBlock block;
   with_operand_type<V>(from.dtype, [&]<class S>(const S*) {
     const S* src = from.hole != nullptr ? static_cast<const S*>(staging) : from.at<S>(batch, row0, k0);
-    block = pack_rows<V>(area, rows, depth, src, line_stride, depth_stride);
+    if (any_strides && depth_stride != 1)
+      pack_panel<V>(area, rows, rows, depth, src, line_stride, depth_stride), block = {area, 1, rows, false};
+    else
+      block = pack_rows<V>(area, rows, depth, src, line_stride, depth_stride);
   });
   neutralize_missing_halves<V>(area, block, rows, depth);
   return block;

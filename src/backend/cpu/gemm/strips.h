@@ -23,11 +23,15 @@ struct Strip {
   int num_store_rows = 0;
 };
 
-/// Has a kernel finish the strip's rows from `row` on.
-inline void write_result(MicroCall& call, const Strip& s, int64_t row) {
+/// Has a kernel finish the strip's elements from there on.
+inline void finish_at(MicroCall& call, const Strip& s, int64_t row, int64_t column) {
   call.how = s.how;
-  if (s.c != nullptr) call.c = s.c + row * s.ldc, call.ldc = s.ldc;
-  if (s.rounded != nullptr) call.rounded = s.rounded + row * s.ld_rounded, call.ld_rounded = s.ld_rounded;
+  if (s.c != nullptr) call.c = s.c + row * s.ldc + column, call.ldc = s.ldc;
+  if (s.rounded != nullptr) call.rounded = s.rounded + row * s.ld_rounded + column, call.ld_rounded = s.ld_rounded;
+}
+/// Its rows; what the store hole will read of them is asked for.
+inline void finish_rows(MicroCall& call, const Strip& s, int64_t row) {
+  finish_at(call, s, row, 0);
   call.num_store_rows = s.num_store_rows;
   for (int o = 0; o < s.num_store_rows; ++o) {
     call.store_rows[o] = s.store_rows[o];
@@ -58,7 +62,7 @@ void columns_of_rows(const Strip& s, const RowBlock& a, const float* b, SideWork
       call.a = panels.at(a, i, s.depth, p);
       if (continues) call.chain = chains + begin * call.ld_chain;
       if (is_last)
-        write_result(call, s, begin);
+        finish_rows(call, s, begin);
       else
         call.c = chains + begin * call.ldc;
       side.share(call);
@@ -81,13 +85,14 @@ void rows_of_columns(const Strip& s, const RowBlock& a, const float* b, int64_t 
     const auto& kernels =
         (a.packed ? Kernels<V>::packed : Kernels<V>::row_major)[static_cast<size_t>(SideCopy::kNothing)][panels.height(i) - 1];
     call.a = panels.at(a, i, s.depth, 0);
-    call.b = b;
-    write_result(call, s, panels.begin(i));
+    const float* panel = b;
+    finish_rows(call, s, panels.begin(i));
     for (int64_t j = 0; j < s.columns; j += kColumns) {
       const int64_t width = std::min(kColumns, s.columns - j), vectors = ceil_div(width, V::kLanes);
       call.last = static_cast<int>(width - (vectors - 1) * V::kLanes);
+      call.b = panel;
       kernels[vectors - 1](call);
-      call.b += panel_floats;
+      panel += panel_floats;
       if (s.c != nullptr) call.c += kColumns;
       if (s.rounded != nullptr) call.rounded += kColumns;
       for (int o = 0; o < s.num_store_rows; ++o) call.store_rows[o].at += call.store_rows[o].bytes;
@@ -96,18 +101,18 @@ void rows_of_columns(const Strip& s, const RowBlock& a, const float* b, int64_t 
 }
 
 /// Whether so few rows should read columns where they lie, since they would hardly use them twice. A few more do where columns are so
-/// few that what one panel of rows has read is still near for the next.
+/// few that what one panel of rows has read is still near for the next. bf16 is widened by each panel, and so by fewer of them.
 template <class V>
 bool reads_in_place(int64_t rows, int64_t columns, const Lines& from) {
-  constexpr int64_t kDirectPanels = 2, kDirectPanelsOfNarrow = 3, kNarrow = 128;
-  if (from.hole != nullptr || !from.is_f32()) return false;
-  return from.line_stride == 1 || columns == 1 ? rows <= (columns <= kNarrow ? kDirectPanelsOfNarrow : kDirectPanels) * V::kRows
-                                               : from.depth_stride == 1 && rows <= kMaxThinRows;
+  if (from.hole != nullptr || V::kSteps > 1) return false;  // words of several elements are made when packing
+  if (from.line_stride != 1 && columns > 1) return from.depth_stride == 1 && rows <= kMaxThinRows;
+  const int64_t narrow = from.is_f32() ? 128 : 32, panels = columns <= narrow ? 3 : from.is_f32() ? 2 : 1;
+  return rows <= panels * V::kRows;
 }
 
 /// Columns that come from memory, which likes whole rows: a few of them at a time across many columns, `most` to a kernel, while the
-/// chains wait in a small buffer. `call` as for the first column.
-template <class V>
+/// chains wait in a small buffer. `call` as for the first column; columns are of type S.
+template <class V, class S>
 [[gnu::noinline]] void far_columns(const Strip& s, const RowPanels<V>& panels, MicroCall call, int64_t most) {
   constexpr int64_t kChains = 4096, kColumnsAhead = 64;
   alignas(64) float chains[kChains];
@@ -119,47 +124,48 @@ template <class V>
     for (int64_t p = 0; p == 0 || p < s.depth; p += kRows) {
       const bool is_last = p + kRows >= s.depth;
       call.k = std::min(kRows, s.depth - p);
-      call.how = is_last ? s.how : Accumulate::kStore;
-      call.ldc = is_last ? s.ldc : across;
       call.ld_chain = p == 0 ? s.ldc : across;
       for (int64_t j = j0; j < std::min(j0 + across, s.columns); j += most) {
         const int64_t width = std::min(most, s.columns - j), vectors = ceil_div(width, V::kLanes);
-        call.b = first.b + p * call.ldb + j;
+        call.b = static_cast<const S*>(first.b) + p * call.ldb + j;
         call.last = static_cast<int>(width - (vectors - 1) * V::kLanes);
         for (int64_t i = 0; i < panels.count; ++i) {
-          float* const c = s.c + panels.begin(i) * s.ldc + j;
           float* const chain = chains + panels.begin(i) * across + j - j0;
           call.a = first.a + panels.begin(i) * call.a_row + p * call.a_col;
-          call.c = is_last ? c : chain;
-          call.chain = p > 0 ? chain : s.continues ? c : nullptr;
-          Kernels<V>::direct[panels.height(i) - 1][vectors - 1](call);
+          call.chain = p > 0 ? chain : s.continues ? s.c + panels.begin(i) * s.ldc + j : nullptr;
+          if (is_last)
+            finish_at(call, s, panels.begin(i), j);
+          else
+            call.how = Accumulate::kStore, call.c = chain, call.ldc = across, call.rounded = nullptr;
+          Kernels<V>::template direct<S>[panels.height(i) - 1][vectors - 1](call);
         }
       }
     }
 }
 
 /// Columns that reads_in_place() allows. `far`: they come from memory, and the rows are few.
-template <class V>
-void direct_columns(const Strip& s, const RowBlock& a, const float* b, int64_t line_stride, int64_t ldb, bool far = false) {
+template <class V, class S>
+void direct_columns(const Strip& s, const RowBlock& a, const S* b, int64_t line_stride, int64_t ldb, bool far = false) {
   constexpr int64_t kRowsAhead = 8;  // of B, which are apart: no hardware follows a strip of them
   const RowPanels<V> panels(s.rows);
   MicroCall call{};
-  call.k = s.depth, call.a_row = a.row_stride, call.a_col = a.depth_stride, call.ldb = ldb, call.ldc = s.ldc, call.how = s.how;
+  call.k = s.depth, call.a_row = a.row_stride, call.a_col = a.depth_stride, call.ldb = ldb;
   const int64_t most = int64_t{direct_vectors<V>(static_cast<int>(panels.height(0)))} * V::kLanes;
-  call.a = a.data, call.b = b, call.c = s.c, call.b_ahead = kRowsAhead * ldb;
+  call.a = a.data, call.b = b, call.b_ahead = kRowsAhead * ldb;
   call.chain = s.continues ? s.c : nullptr, call.ld_chain = s.ldc;
-  if (line_stride != 1 && s.columns > 1) return thin_transposed<V>(call, static_cast<int>(s.rows), line_stride, s.columns);
-  if (s.rows <= kMaxThinRows && s.columns > most) return thin_columns<V>(call, static_cast<int>(s.rows), s.columns);
-  if (far && s.columns > most) return far_columns<V>(s, panels, call, most);
+  finish_at(call, s, 0, 0);
+  if (line_stride != 1 && s.columns > 1) return thin_transposed<V, S>(call, static_cast<int>(s.rows), line_stride, s.columns);
+  if (s.rows <= kMaxThinRows && s.columns > most) return thin_columns<V, S>(call, static_cast<int>(s.rows), s.columns);
+  if (far && s.columns > most) return far_columns<V, S>(s, panels, call, most);
   for (int64_t j = 0; j < s.columns; j += most) {
     const int64_t width = std::min(most, s.columns - j), vectors = ceil_div(width, V::kLanes);
     call.b = b + j;
     call.last = static_cast<int>(width - (vectors - 1) * V::kLanes);
     for (int64_t i = 0; i < panels.count; ++i) {
       call.a = a.data + panels.begin(i) * a.row_stride;
-      call.c = s.c + panels.begin(i) * s.ldc + j;
+      finish_at(call, s, panels.begin(i), j);
       if (s.continues) call.chain = call.c;
-      Kernels<V>::direct[panels.height(i) - 1][vectors - 1](call);
+      Kernels<V>::template direct<S>[panels.height(i) - 1][vectors - 1](call);
     }
   }
 }
