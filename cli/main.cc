@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <new>
 #include <optional>
 
@@ -149,7 +151,11 @@ int main(int argc, char** argv) {
   std::optional<ws::distributed::Job> job;  // outlives what is thrown: the message comes first
   try {
     job.emplace();
-    return run(argc, argv);
+    const int exit_code = run(argc, argv);
+    std::cout.flush();
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout)
+      ws::fail("cannot write the output: {}", std::strerror(errno));
+    return exit_code;
   } catch (const ws::Error& e) {
     return end_with(one_line(e.what()), ws::cli::kUserError);
   } catch (const std::bad_alloc&) {

@@ -87,6 +87,9 @@ Json lasting_options(TrainOptions& o) {
   each_lasting_option(o, [&](const char* name, const auto& value) {
     if (is_given(value)) json[name] = inside(value);
   });
+  if (o.steps > 0 && o.steps != kUntilTheTimeIsUp) json["steps"] = o.steps;
+  if (o.epochs > 0) json["epochs"] = o.epochs;
+  if (o.minutes > 0) json["minutes"] = o.minutes;
   return json;
 }
 
@@ -99,6 +102,24 @@ void continue_options(TrainOptions& o, const Json& recorded) {
     read_option(recorded, name, "config.json: options", value);
   });
   if (o.data.empty()) o.data = json_get_or<std::string>(recorded, "data", "", "config.json: options");
+}
+
+double check_positive(double value, const std::string& option) {
+  if (!(value > 0 && value < 1e9)) fail("{} must be a number above 0 and below 1e9, not {}", option, value);
+  return value;
+}
+
+// The length of the run in --out, unless another one is given: it may go on for longer than was planned.
+void continue_length(TrainOptions& o, const Json& recorded) {
+  const std::string where = "config.json: options";
+  if (o.steps > 0 || o.epochs > 0 || o.minutes > 0) return;
+  if (recorded.contains("steps"))
+    o.steps = std::clamp<int64_t>(json_get<int64_t>(recorded, "steps", where), 1, kMaxSteps);
+  else if (recorded.contains("epochs"))
+    o.epochs = check_positive(json_get<double>(recorded, "epochs", where), where + ": \"epochs\"");
+  else if (recorded.contains("minutes"))
+    fail("--resume: the run in {} was to end by --minutes alone; say how long it goes on by --steps, --epochs or --minutes",
+         o.out);
 }
 
 class Run {
@@ -122,6 +143,7 @@ class Run {
 
   int train() {
     if (o_.resume) restore();
+    check_last_batch();
     std::optional<NewFolder> folder;  // until something is in it
     if (writes_files()) folder.emplace(o_.out);
     InterruptGuard guard;
@@ -133,7 +155,7 @@ class Run {
       while (step_ < total_ && !is_time_to_stop(begin)) {
         one_step(batches.next());
         if (progress.due()) progress.update(step_ - first_step, recent_loss());
-        if (eval_every_ > 0 && step_ % eval_every_ == 0) progress.message(validate());
+        if (eval_every_ > 0 && step_ % eval_every_ == 0) say(progress, validate());
         if (o_.save_every > 0 && step_ % o_.save_every == 0) save();
       }
       progress.update(step_ - first_step, recent_loss());
@@ -159,6 +181,22 @@ class Run {
   /// A common decision: all ranks end at one step.
   bool is_time_to_stop(double begin) const {
     return distributed::any(interrupted() || (o_.minutes > 0 && now_seconds() - begin > 60 * o_.minutes));
+  }
+
+  /// A layer that cannot take an epoch's last batch says so before the first step.
+  void check_last_batch() {
+    const int64_t left_over = data_.item == "samples" ? data_.size % o_.batch : 0;
+    if (left_over != 1 || o_.batch == 1) return;
+    const Samples last = data_.batch(static_cast<int64_t>(data_.steps_per_epoch) - 1);
+    try {
+      trainer_.prepare(last.X, last.y);
+    } catch (const Error& e) {
+      fail("--batch {}: the last batch of an epoch has 1 of the {} samples: {}", o_.batch, data_.size, e.what());
+    }
+  }
+
+  static void say(Progress& progress, const std::string& line) {
+    if (distributed::rank() == 0) progress.message(line);
   }
 
   void one_step(const Samples& batch) {
@@ -253,7 +291,17 @@ class Run {
             {"last_losses", std::vector<double>(last_losses_.begin(), last_losses_.end())}};
   }
 
+  /// A step whose loss is finite may still leave parameters that are not.
+  void check_parameters() const {
+    for (const auto& [name, parameter] : model_state(*model_)) {
+      if (!is_floating(parameter.value().dtype())) continue;
+      for (float x : parameter.value().to_vector<float>())
+        if (!std::isfinite(x)) fail("the update of step {} left {} in {}, and is not saved; lower --lr", step_, x, name);
+    }
+  }
+
   void save() const {
+    check_parameters();
     if (o_.mesh.shard_optimizer && !o_.out.empty()) distributed::make_whole(optimizer_->rowwise_state());
     if (writes_files())
       save_checkpoint(o_.out + "/checkpoint", {config_, state(), model_state(*model_), optimizer_state(*optimizer_)});
@@ -261,8 +309,7 @@ class Run {
 
   void restore() {
     std::string folder = find_checkpoint(o_.out);
-    load_checkpoint_model(folder, model_state(*model_));
-    load_checkpoint_optimizer(folder, optimizer_state(*optimizer_));
+    trainer_.load(folder);
     Json state = load_checkpoint_state(folder);
     step_ = json_get<int64_t>(state, "step", folder + "/state.json");
     if (json_at(state, "seed", folder + "/state.json") != Json(o_.seed()))
@@ -270,7 +317,11 @@ class Run {
     first_losses_ = json_numbers(state, "first_losses", folder + "/state.json");
     const std::vector<double> last = json_numbers(state, "last_losses", folder + "/state.json");
     last_losses_.assign(last.begin(), last.end());
-    if (step_ >= total_) fail("--resume: the checkpoint is at step {} already, --steps is {}", step_, total_);
+    if (step_ < 0) fail("{}/state.json: \"step\" must be at least 0, not {}", folder, step_);
+    if (step_ >= total_)
+      fail(
+          "--resume: the checkpoint is at step {} already, and the run ends at {}; say how far it goes on by --steps or --epochs",
+          step_, total_);
   }
 
   void report() const {
@@ -312,9 +363,8 @@ void check_options(TrainOptions& o) {
   if (!o.matmul_precision.empty()) matmul_precision_of(o.matmul_precision);
   if (!o.loss.empty() && o.loss != "mse" && o.loss != "cross_entropy")
     fail("--loss must be mse or cross_entropy, not '{}'", o.loss);
-  auto positive = [](const std::optional<double>& given, const char* option) {
-    if (given && !(*given > 0 && *given < 1e9)) fail("{} must be a number above 0 and below 1e9, not {}", option, *given);
-    return given.value_or(0);
+  const auto positive = [](const std::optional<double>& given, const char* option) {
+    return given ? check_positive(*given, option) : 0;
   };
   o.epochs = positive(o.epochs_given, "--epochs"), o.minutes = positive(o.minutes_given, "--minutes");
   if (o.steps > 0 && o.epochs > 0) fail("give --steps or --epochs, not both");
@@ -376,7 +426,7 @@ int train(TrainOptions o) {
   if (o.resume) {
     config = load_checkpoint_config(find_checkpoint(o.out));
     if (config.contains("block") && !is_given(o.seq)) o.seq = json_get<int64_t>(config, "block", "config.json");
-    if (config.contains("options")) continue_options(o, config["options"]);
+    if (config.contains("options")) continue_options(o, config["options"]), continue_length(o, config["options"]);
   }
   bool samples = is_data_set(o.data);
   set_defaults(o, samples);
@@ -385,6 +435,11 @@ int train(TrainOptions o) {
   if (samples) {
     data = sample_data(o.data, o.target, o.seed(), o.batch, !o.model.ends_with(".json"), o.loss);
   } else {
+    if (o.model == "mlp" || o.model == "convnet" || o.model == "encoder")
+      fail(
+          "{} learns samples (fashion-mnist, FILE.npz, FILE.safetensors, FILE.csv, a folder of IDX files); --data {} is read as "
+          "a text",
+          o.model, o.data);
     if (o.loss != "cross_entropy") fail("--loss {}: a text is learnt by cross_entropy", o.loss);
     corpus.emplace(open_corpus(o, config));
     data = text_data(*corpus, o.seed(), o.batch, o.seq);

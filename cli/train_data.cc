@@ -41,6 +41,16 @@ int64_t highest(const Tensor& labels) {
   return *std::max_element(values.begin(), values.end());
 }
 
+/// Files of tables say line and column by themselves.
+void check_finite(const Tensor& t, const char* name, const std::string& source) {
+  if (!t.defined() || !is_floating(t.dtype()) || t.size() == 0) return;
+  const std::vector<float> values = t.to_vector<float>();
+  const auto bad = std::find_if(values.begin(), values.end(), [](float x) { return !std::isfinite(x); });
+  if (bad == values.end()) return;
+  const int64_t sample = (bad - values.begin()) / (t.size() / t.dim(0));
+  fail("{}: {} holds {} in sample {} (from 0); leave it out or replace it", source, name, *bad, sample);
+}
+
 }  // namespace
 
 bool is_data_set(const std::string& data) {
@@ -69,6 +79,8 @@ TrainData sample_data(const std::string& source, const std::string& target, uint
   Dataset set = load_dataset(source, target);
   for (Tensor* X : {&set.X, &set.X_val})
     if (as_numbers && X->defined()) *X = to_floats(*X);
+  check_finite(set.X, "X", source), check_finite(set.y, "y", source);
+  check_finite(set.X_val, "X_val", source), check_finite(set.y_val, "y_val", source);
   if (loss.empty()) loss = is_floating(set.y.dtype()) ? "mse" : "cross_entropy";
   if (set.X.rank() < 2) fail("{}: X {} needs a dim of features beside the samples", source, set.X.shape().str());
   TrainData d;

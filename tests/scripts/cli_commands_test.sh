@@ -120,6 +120,12 @@ samples=(--data table.csv --loss cross_entropy --width 16 --batch 40 --lr 0.01)
 "$WS" train --epochs 3 --out cut_table --resume --json >train 2>progress   # options are remembered
 cmp table/checkpoint/model.safetensors cut_table/checkpoint/model.safetensors || fail "a run on a table, resumed, ends elsewhere"
 
+# A run that was cut goes on to its own length.
+"$WS" train --data table.csv --steps 3 --out unsaid --json >train 2>progress
+sed -i 's/"steps": *3/"steps": 7/' unsaid/checkpoint/config.json
+"$WS" train --resume --out unsaid --json >train 2>progress
+[ "$(field train steps)" = 7 ] || fail "a run resumed without a length: $(cat train progress)"
+
 # A model described in a file, as docs/training.md shows; --resume needs no file.
 awk 'BEGIN { srand(2); print "x1,x2,height"; for (i = 0; i < 200; ++i) { x = rand(); y = rand(); print x "," y "," 2 * x - y } }' >heights.csv
 cp "$WS_SOURCE/examples/residual.json" .

@@ -133,6 +133,23 @@ refuses 1 "twice.csv: line 1 names two columns 'a'" train --data twice.csv --out
 refuses 1 "empty lacks train-images-idx3-ubyte: a folder of IDX files holds train-images-idx3-ubyte, train-labels" train --data empty --out run
 printf '1e30,1e30\n2e30,-1e30\n' >huge.csv
 refuses 1 "training step 1: " train --data huge.csv --loss mse --out run/deep
+# A validation set unlike the samples to learn from, a sample that is no number, and a batch of one that batch norm cannot take.
+# tensors FILE HEADER: a safetensors file with the data of stdin.
+tensors() {
+  printf "\\x$(printf %02x ${#2})\\0\\0\\0\\0\\0\\0\\0%s" "$2" >"$1"
+  cat >>"$1"
+}
+samples='"X":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},"y":{"dtype":"F32","shape":[2],"data_offsets":[16,24]}'
+others='"X_val":{"dtype":"F32","shape":[1,1],"data_offsets":[24,28]},"y_val":{"dtype":"F32","shape":[1],"data_offsets":[28,32]}'
+head -c 32 /dev/zero >zeros
+tensors unlike.safetensors "{$samples,$others}" <zeros
+refuses 1 "unlike.safetensors: X_val [1, 1] must be like X [2, 2] but for the number of samples" train --data unlike.safetensors --out run
+{ head -c 12 zeros; printf '\0\0\xc0\x7f'; head -c 8 zeros; } >no_number
+tensors no_number.safetensors "{$samples}" <no_number
+refuses 1 "no_number.safetensors: X holds nan in sample 1" train --data no_number.safetensors --out run
+printf '1,2\n3,4\n5,6\n' >longer.csv
+printf '{"type": "sequential", "layers": [{"type": "dense", "n_in": 1, "n_out": 2}, {"type": "batch_norm", "n": 2}]}' >norm.json
+refuses 1 "--batch 2: the last batch of an epoch has 1 of the 3 samples" train --data longer.csv --batch 2 --model norm.json --out run
 refuses 1 "the file must end in .svg or .html" inspect --model tiny --map run/map.png
 refuses 1 "cannot write numbers.csv: Not a directory" inspect --model tiny --map numbers.csv/map.svg
 refuses 1 "cannot write numbers.csv: Not a directory" bench-trainer --out numbers.csv/step.json
@@ -146,7 +163,6 @@ refuses 1 "holds no checkpoint" generate --checkpoint $long
 
 "$WS" train --data numbers.csv --steps 2 --batch 2 --width 8 --out done_run >out 2>err || { echo "train on numbers.csv: $(cat err)"; bad=1; }
 refuses 1 "done_run/checkpoint holds no text model" generate --checkpoint done_run
-printf '1,2\n3,4\n5,6\n' >longer.csv
 cp -r done_run same_run
 refuses 1 "done_run holds a run: continue it by --resume, give another --out, or replace it by --overwrite" train --data numbers.csv --out done_run
 refuses 1 "give --resume or --overwrite, not both" train --resume --overwrite --out done_run
@@ -165,7 +181,16 @@ refuses 1 "--dtype \"bf16\" contradicts the run in done_run" train --dtype bf16 
 refuses 1 "matmul precision 'tf32': known ones are highest, high and bf16" bench --model tiny --matmul-precision tf32
 refuses 1 "--dtype must be fp32 or bf16" bench --model tiny --dtype fp16
 refuses 1 "longer.csv has 3 samples, the run in done_run has 2" train --data longer.csv --steps 4 --resume --out done_run
-refuses 1 "the checkpoint is at step 2 already" train --steps 2 --resume --out done_run
+refuses 1 "the checkpoint is at step 2 already, and the run ends at 2; say how far it goes on by --steps or --epochs" train --steps 2 --resume --out done_run
+
+# A step whose loss is finite, though not what its update leaves; steps are counted from the start of the run, not of the process.
+"$WS" train --data numbers.csv --lr 1e39 --steps 1 --out lost_run >out 2>err && { echo "parameters that are not finite were saved"; bad=1; }
+grep -q "the update of step 1 left .* and is not saved" err && [ ! -e lost_run/checkpoint ] || { echo "an update to infinity: $(cat err)"; bad=1; }
+"$WS" train --data numbers.csv --lr 1e30 --optimizer sgd --width 8 --steps 1 --out far_run >out 2>err || { echo "a large step: $(cat err)"; bad=1; }
+refuses 1 "training step 2: the loss is" train --resume --steps 3 --out far_run
+# Output that cannot be written.
+"$WS" --help >/dev/full 2>err
+[ $? = 1 ] && grep -q "cannot write the output: No space left on device" err || { echo "a full device: $(cat err)"; bad=1; }
 
 # A checkpoint whose JSON was tampered with.
 "$WS" train --data short.txt --seq 2 --batch 1 --steps 1 --width 16 --blocks 1 --out text_run >out 2>err || { echo "train on a text: $(cat err)"; bad=1; }

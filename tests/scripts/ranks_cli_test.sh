@@ -18,6 +18,9 @@ awk -v a="$(loss one.json)" -v b="$(loss two.json)" 'BEGIN { d = a - b; exit !(a
 # Cut in two parts, with other numbers of ranks.
 "$WS" "${small[@]}" --steps 10 --out cut --ranks 2 >out 2>err && "$WS" "${small[@]}" --steps 20 --out cut --resume --ranks 2 >out 2>err ||
   complain "resumed: $(cat err)"
+for i in 1 2 3 4; do echo "$i,$((2 * i))"; done >numbers.csv
+"$WS" train --data numbers.csv --batch 2 --width 8 --epochs 2 --ranks 2 >out 2>err && [ "$(grep -c 'epoch 1: loss' err)" = 1 ] ||
+  complain "epochs on two ranks: $(cat err)"
 cmp two/checkpoint/model.safetensors cut/checkpoint/model.safetensors || complain "a resumed run on two ranks ends with other bits"
 
 # Buckets and a sharded optimizer: the same checkpoint bit for bit, gone on from with another number of ranks.
