@@ -100,7 +100,10 @@ void VectorMemory::store_raw(llvm::Value* vector, llvm::Value* pointer, DType dt
   } else if (!stride_bytes && !part.mask) {
     ir_.CreateAlignedStore(vector, pointer, align);
   } else if (!stride_bytes && has_masked_access(dtype)) {
-    ir_.CreateMaskedStore(vector, pointer, align, part.mask);
+    if (isa_ == Isa::avx2)
+      store_first(vector, pointer, align, part.count);
+    else
+      ir_.CreateMaskedStore(vector, pointer, align, part.mask);
   } else if (stride_bytes && part.mask && isa_ == Isa::avx512 && size_of(dtype) >= 4) {
     ir_.CreateMaskedScatter(vector, lane_pointers(pointer, stride_bytes), align, part.mask);
   } else if (part.mask) {
@@ -111,6 +114,28 @@ void VectorMemory::store_raw(llvm::Value* vector, llvm::Value* pointer, DType dt
       if (lane > 0) pointer = step_pointer(pointer, stride_bytes);
       ir_.CreateAlignedStore(ir_.CreateExtractElement(vector, static_cast<uint64_t>(lane)), pointer, align);
     }
+  }
+}
+
+/// AVX2's masked stores take some processors tens of cycles: by halves instead, as the count's bits say.
+void VectorMemory::store_first(llvm::Value* vector, llvm::Value* pointer, llvm::Align align, llvm::Value* count) {
+  const auto lanes_of = [&](llvm::Value* from, int first, int lanes) {
+    llvm::SmallVector<int, kLanes> order;
+    for (int lane = first; lane < first + lanes; ++lane) order.push_back(lane);
+    return ir_.CreateShuffleVector(from, order);
+  };
+  llvm::Type* element = llvm::cast<llvm::VectorType>(vector->getType())->getElementType();
+  const auto store_where = [&](llvm::Value* condition, llvm::Value* lanes) {
+    IrLoops(ir_).if_then_else(
+        "lanes", condition, [&] { ir_.CreateAlignedStore(lanes, pointer, align); }, [] {});
+  };
+  store_where(ir_.CreateICmpEQ(count, ir_.getInt64(kLanes)), vector);
+  for (int lanes = kLanes / 2; lanes > 0; lanes /= 2) {
+    llvm::Value* here = ir_.CreateAnd(count, ir_.getInt64(static_cast<uint64_t>(lanes)));
+    llvm::Value *has = ir_.CreateICmpNE(here, ir_.getInt64(0)), *lower = lanes_of(vector, 0, lanes);
+    store_where(has, lower);
+    vector = ir_.CreateSelect(has, lanes_of(vector, lanes, lanes), lower);
+    pointer = ir_.CreateGEP(element, pointer, here);
   }
 }
 

@@ -35,6 +35,7 @@ class VectorMemory {
  private:
   llvm::Value* load_raw(llvm::Value* pointer, DType dtype, llvm::Value* stride_bytes, const Part& part);
   void store_raw(llvm::Value* vector, llvm::Value* pointer, DType dtype, llvm::Value* stride_bytes, const Part& part);
+  void store_first(llvm::Value* vector, llvm::Value* pointer, llvm::Align align, llvm::Value* count);
   llvm::Value* swap_pairs(llvm::Value* vector);
   llvm::Value* lane_pointers(llvm::Value* pointer, llvm::Value* stride_bytes);
   llvm::Value* step_pointer(llvm::Value* pointer, llvm::Value* bytes);
