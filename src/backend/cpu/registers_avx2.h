@@ -37,7 +37,14 @@ struct Avx2Registers {
   }
   static Reg add(Reg a, Reg b) { return _mm256_add_ps(a, b); }
   static void store(float* p, Reg r) { _mm256_storeu_ps(p, r); }
-  static void store_part(float* p, Reg r, int lanes) { _mm256_maskstore_ps(p, mask(lanes), r); }
+  /// By halves: a masked store takes some processors tens of cycles.
+  static void store_part(float* p, Reg r, int lanes) {
+    if (lanes >= kLanes) return store(p, r);
+    __m128 left = _mm256_castps256_ps128(r);
+    if ((lanes & 4) != 0) _mm_storeu_ps(p, left), p += 4, left = _mm256_extractf128_ps(r, 1);
+    if ((lanes & 2) != 0) _mm_storel_pi(reinterpret_cast<__m64*>(p), left), p += 2, left = _mm_movehl_ps(left, left);
+    if ((lanes & 1) != 0) _mm_store_ss(p, left);
+  }
   /// To nearest even; a NaN stays one.
   static __m128i narrow(Reg r) {
     const __m256i bits = _mm256_castps_si256(r), odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
