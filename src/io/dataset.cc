@@ -40,15 +40,15 @@ Dataset from_arrays(const std::string& path, const NamedTensors& arrays) {
   }
   if (!d.X.defined() || !d.y.defined()) fail("{} must hold the tensors X and y", path);
   if (d.X_val.defined() != d.y_val.defined()) fail("{} must hold both X_val and y_val, or neither", path);
-  const auto check_like = [&](const char* name, const Tensor& validation, const Tensor& training) {
-    const auto of_a_sample = [](const Tensor& t) {
-      return Shape(t.shape().dims().subspan(std::min<size_t>(t.shape().dims().size(), 1)));
-    };
-    if (of_a_sample(validation) != of_a_sample(training))
-      fail("{}: {} {} must be like {} {} but for the number of samples", path, name, validation.shape().str(),
-           std::string_view(name).substr(0, 1), training.shape().str());
+  if (!d.X_val.defined()) return d;
+  const auto refuse = [&](const char* name, const Tensor& validation, const Tensor& training) {
+    fail("{}: {} {} must be like {} {} but for the number of samples", path, name, validation.shape().str(),
+         std::string_view(name).substr(0, 1), training.shape().str());
   };
-  if (d.X_val.defined()) check_like("X_val", d.X_val, d.X), check_like("y_val", d.y_val, d.y);
+  const auto sample_dims = [](const Tensor& t) { return t.shape().dims().subspan(t.rank() > 0 ? 1 : 0); };
+  if (!std::ranges::equal(sample_dims(d.X_val), sample_dims(d.X))) refuse("X_val", d.X_val, d.X);
+  if (Shape(sample_dims(d.y_val)).num_elements() != Shape(sample_dims(d.y)).num_elements())
+    refuse("y_val", d.y_val, d.y);  // [N] or [N, 1]
   return d;
 }
 
