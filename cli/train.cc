@@ -430,16 +430,12 @@ int train(TrainOptions o) {
   }
   bool samples = is_data_set(o.data);
   set_defaults(o, samples);
+  check_learns(o.model, samples, o.data);
   std::optional<Corpus> corpus;
   TrainData data;
   if (samples) {
     data = sample_data(o.data, o.target, o.seed(), o.batch, !o.model.ends_with(".json"), o.loss);
   } else {
-    if (o.model == "mlp" || o.model == "convnet" || o.model == "encoder")
-      fail(
-          "{} learns samples (fashion-mnist, FILE.npz, FILE.safetensors, FILE.csv, a folder of IDX files); --data {} is read as "
-          "a text",
-          o.model, o.data);
     if (o.loss != "cross_entropy") fail("--loss {}: a text is learnt by cross_entropy", o.loss);
     corpus.emplace(open_corpus(o, config));
     data = text_data(*corpus, o.seed(), o.batch, o.seq);

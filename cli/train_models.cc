@@ -59,11 +59,18 @@ Json encoder(const ModelRequest& r) {
 
 }  // namespace
 
+void check_learns(const std::string& model, bool samples, const std::string& data) {
+  if (model == "gpt" && samples) fail("gpt learns texts; samples are for mlp, convnet, encoder or a FILE.json");
+  if ((model == "mlp" || model == "convnet" || model == "encoder") && !samples)
+    fail(
+        "{} learns samples (fashion-mnist, FILE.npz, FILE.safetensors, FILE.csv, a folder of IDX files); --data {} is read as a "
+        "text",
+        model, data);
+}
+
 Json describe_model(const ModelRequest& r) {
   if (r.model.ends_with(".json")) return parse_json(MappedFile(r.model).text(), r.model);
-  bool text = r.features.rank() == 0;
   if (r.model == "gpt") {
-    if (!text) fail("gpt learns texts; samples are for mlp, convnet, encoder or a FILE.json");
     const models::GptConfig config = book_gpt(r.num_outputs, r.width, r.blocks, r.seq);
     check_heads("a gpt", config.width, config.heads, config.pos == models::PositionKind::rope);
     check_memory(r.blocks, r.width, r.batch * r.seq, 12);
@@ -73,7 +80,6 @@ Json describe_model(const ModelRequest& r) {
       {"mlp", mlp}, {"convnet", convnet}, {"encoder", encoder}};
   for (const auto& [word, describe] : kDescribers) {
     if (r.model != word) continue;
-    if (text) fail("{} learns samples (--data fashion-mnist, FILE.npz, FILE.csv ..); texts are for gpt", r.model);
     check_memory(r.blocks, r.width, r.batch, r.model == "encoder" ? 12 : 1);
     return describe(r);
   }

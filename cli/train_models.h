@@ -14,6 +14,9 @@ struct ModelRequest {
   Shape features;       // of a sample; of a text empty
 };
 
+/// Refuses a model that learns texts for samples, and the other way round: before `data` is read.
+void check_learns(const std::string& model, bool samples, const std::string& data);
+
 /// An Error lists the known words, or names what does not fit the data.
 Json describe_model(const ModelRequest& request);
 
