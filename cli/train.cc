@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <filesystem>
 
 #include "api/json_config.h"
 #include "api/model_from_json.h"
@@ -10,9 +11,9 @@
 #include "api/training_state.h"
 #include "command.h"
 #include "io/checkpoint.h"
-#include "io/file.h"
 #include "io/metrics.h"
 #include "ranks.h"
+#include "run_folder.h"
 #include "support/error.h"
 #include "support/flags.h"
 #include "support/interrupt.h"
@@ -21,105 +22,20 @@
 #include "text_data.h"
 #include "train_data.h"
 #include "train_models.h"
+#include "train_options.h"
 #include "workload.h"
 
 namespace ws::cli {
 namespace {
 
-constexpr int64_t kUntilTheTimeIsUp = int64_t{1} << 40;  // steps of a run that --minutes ends
-
-// Strings that are empty, sizes of 0 and empty optionals were not given.
-struct TrainOptions {
-  std::string model, data, target, out, mode = "compiled", vocab, loss, schedule, dtype, matmul_precision;
-  OptimizerOptions optimizer;
-  std::optional<double> clip;
-  std::optional<uint64_t> seed_given;
-  int64_t steps = 0, batch = 0, seq = 0, width = 0, blocks = 0, eval_every = 0, save_every = 0, memory_budget = 0;
-  MeshOptions mesh;
-  std::optional<double> epochs_given, minutes_given;
-  double epochs = 0, minutes = 0;
-  bool resume = false, overwrite = false, json = false;
-  uint64_t seed() const { return seed_given.value_or(0); }
-};
-
-// What a resumed run must share with the one it continues.
-template <class F>
-void each_lasting_option(TrainOptions& o, F&& f) {
-  f("model", o.model), f("target", o.target), f("vocab", o.vocab), f("loss", o.loss), f("schedule", o.schedule),
-      f("dtype", o.dtype), f("matmul-precision", o.matmul_precision);
-  f("optimizer", o.optimizer.name), f("lr", o.optimizer.lr), f("weight-decay", o.optimizer.weight_decay), f("clip", o.clip);
-  f("batch", o.batch), f("seq", o.seq), f("width", o.width), f("blocks", o.blocks), f("seed", o.seed_given);
-}
-
-// One of them as a run recorded it.
-void read_option(const Json& options, const char* name, const std::string& where, std::string& value) {
-  value = json_get<std::string>(options, name, where);
-}
-void read_option(const Json& options, const char* name, const std::string& where, std::optional<double>& value) {
-  value = json_get<double>(options, name, where);
-}
-void read_option(const Json& options, const char* name, const std::string& where, std::optional<uint64_t>& value) {
-  if (!options[name].is_number_unsigned()) fail("{}: \"{}\" must be a whole number of at least 0", where, name);
-  value = options[name].get<uint64_t>();
-}
-void read_option(const Json& options, const char* name, const std::string& where, int64_t& value) {
-  value = json_get<int64_t>(options, name, where);
-  if (value < 1 || value > kMaxBatch) fail("{}: \"{}\" must be from 1 to {}, not {}", where, name, kMaxBatch, value);
-}
-
-bool is_given(const std::string& text) { return !text.empty(); }
-bool is_given(int64_t size) { return size != 0; }
-template <class T>
-bool is_given(const std::optional<T>& value) {
-  return value.has_value();
-}
-template <class T>
-const T& inside(const T& value) {
-  return value;
-}
-template <class T>
-const T& inside(const std::optional<T>& value) {
-  return *value;
-}
-
-Json lasting_options(TrainOptions& o) {
-  Json json = {{"data", o.data}};
-  each_lasting_option(o, [&](const char* name, const auto& value) {
-    if (is_given(value)) json[name] = inside(value);
-  });
-  if (o.steps > 0 && o.steps != kUntilTheTimeIsUp) json["steps"] = o.steps;
-  if (o.epochs > 0) json["epochs"] = o.epochs;
-  if (o.minutes > 0) json["minutes"] = o.minutes;
-  return json;
-}
-
-// Options that were not given become those of the run in --out; given ones must be the same.
-void continue_options(TrainOptions& o, const Json& recorded) {
-  each_lasting_option(o, [&](const char* name, auto& value) {
-    if (!recorded.contains(name)) return;
-    if (is_given(value) && Json(inside(value)) != recorded[name])
-      fail("--{} {} contradicts the run in {}, which has {}", name, Json(inside(value)).dump(), o.out, recorded[name].dump());
-    read_option(recorded, name, "config.json: options", value);
-  });
-  if (o.data.empty()) o.data = json_get_or<std::string>(recorded, "data", "", "config.json: options");
-}
-
-double check_positive(double value, const std::string& option) {
-  if (!(value > 0 && value < 1e9)) fail("{} must be a number above 0 and below 1e9, not {}", option, value);
-  return value;
-}
-
-// The length of the run in --out, unless another one is given: it may go on for longer than was planned.
-void continue_length(TrainOptions& o, const Json& recorded) {
-  const std::string where = "config.json: options";
-  if (o.steps > 0 || o.epochs > 0 || o.minutes > 0) return;
-  if (recorded.contains("steps"))
-    o.steps = std::clamp<int64_t>(json_get<int64_t>(recorded, "steps", where), 1, kMaxSteps);
-  else if (recorded.contains("epochs"))
-    o.epochs = check_positive(json_get<double>(recorded, "epochs", where), where + ": \"epochs\"");
-  else if (recorded.contains("minutes"))
-    fail("--resume: the run in {} was to end by --minutes alone; say how long it goes on by --steps, --epochs or --minutes",
-         o.out);
+// No run is replaced or joined unasked. The first rank's to say: it may have begun to write by the time that another looks.
+void check_folder(const TrainOptions& o) {
+  if (o.out.empty() || distributed::rank() != 0) return;
+  const bool saved = holds_saved_run(o.out);
+  if (saved && !o.resume && !o.overwrite)
+    fail("{} holds a run: continue it by --resume, give another --out, or replace it by --overwrite", o.out);
+  if (!saved && o.resume && holds_metrics(o.out))
+    fail("{} holds no checkpoint: its run ended before it saved anything; leave --resume out to start anew", o.out);
 }
 
 class Run {
@@ -142,10 +58,15 @@ class Run {
   }
 
   int train() {
+    std::optional<RunFolder> folder;
+    if (writes_files()) {
+      folder.emplace(o_.out);
+      check_folder(o_);  // another run may have ended there since it was looked at
+      if (!o_.resume && !o_.overwrite && holds_metrics(o_.out))
+        note("{}/metrics.jsonl is of a run that saved nothing: the first step replaces it", o_.out);
+    }
     if (o_.resume) restore();
     check_last_batch();
-    std::optional<NewFolder> folder;  // until something is in it
-    if (writes_files()) folder.emplace(o_.out);
     InterruptGuard guard;
     double begin = now_seconds();
     int64_t first_step = first_step_ = step_;
@@ -357,50 +278,6 @@ class Run {
   std::deque<double> last_losses_;
 };
 
-void check_options(TrainOptions& o) {
-  if (o.mode != "loop" && o.mode != "compiled") fail("--mode must be loop or compiled, not '{}'", o.mode);
-  if (!o.dtype.empty()) dtype_named(o.dtype);
-  if (!o.matmul_precision.empty()) matmul_precision_of(o.matmul_precision);
-  if (!o.loss.empty() && o.loss != "mse" && o.loss != "cross_entropy")
-    fail("--loss must be mse or cross_entropy, not '{}'", o.loss);
-  const auto positive = [](const std::optional<double>& given, const char* option) {
-    return given ? check_positive(*given, option) : 0;
-  };
-  o.epochs = positive(o.epochs_given, "--epochs"), o.minutes = positive(o.minutes_given, "--minutes");
-  if (o.steps > 0 && o.epochs > 0) fail("give --steps or --epochs, not both");
-  if (o.resume && o.overwrite) fail("give --resume or --overwrite, not both");
-  if (o.overwrite && o.out.empty()) fail("--overwrite needs --out DIR, the run to replace");
-  if (o.resume && o.out.empty()) fail("--resume needs --out DIR, the run to continue");
-  if (o.minutes > 0 && o.steps == 0 && o.epochs == 0 && !o.schedule.empty())
-    fail("--schedule needs --steps or --epochs: it spans the whole run");
-}
-
-void set_defaults(TrainOptions& o, bool samples) {
-  auto otherwise = [](auto& value, auto standard) {
-    if (!is_given(value)) value = standard;
-  };
-  otherwise(o.data, "builtin");
-  otherwise(o.model, samples ? "mlp" : "gpt");
-  otherwise(o.dtype, "fp32"), otherwise(o.matmul_precision, "highest");
-  bool transformer = o.model == "gpt" || o.model == "encoder";
-  otherwise(o.batch, samples ? 128 : 16);
-  otherwise(o.width, o.model == "convnet" ? 16 : 256);
-  otherwise(o.blocks, transformer ? 4 : 2);
-  if (!samples) otherwise(o.seq, 128), otherwise(o.vocab, "letters"), otherwise(o.loss, "cross_entropy");
-  otherwise(o.optimizer.name, samples ? "adam" : "adamw");
-  const bool decays = o.optimizer.name == "adamw" || o.optimizer.name == "muon";
-  if (o.optimizer.weight_decay && !decays && !o.resume)
-    fail("--weight-decay is of adamw and muon; the optimizer {} has none", o.optimizer.name);
-  otherwise(o.optimizer.lr, default_lr(o.optimizer.name, 1e-3));
-  otherwise(o.optimizer.weight_decay, samples ? 0.01 : 1e-4);
-  if (o.steps == 0 && o.epochs == 0) {
-    if (o.minutes > 0)
-      o.steps = kUntilTheTimeIsUp;
-    else
-      samples ? o.epochs = 10.0 : static_cast<double>(o.steps = 300);
-  }
-}
-
 Corpus open_corpus(const TrainOptions& o, const Json& config) {
   if (!o.resume) return open_text(o.data, o.vocab, o.seq);
   const Json& vocabulary = json_at(config, "vocabulary", "config.json");
@@ -409,23 +286,14 @@ Corpus open_corpus(const TrainOptions& o, const Json& config) {
   return open_text(o.data, Vocabulary::restore(kind, symbols), o.seq);
 }
 
-// The first rank's to say: it may have begun to write by the time that another looks.
-void refuse_to_replace_a_run(const TrainOptions& o) {
-  if (o.resume || o.overwrite || o.out.empty() || distributed::rank() != 0) return;
-  std::error_code ignored;  // what cannot be looked at is refused when it is made
-  const bool saved = std::filesystem::exists(o.out + "/checkpoint", ignored);
-  const bool begun = std::filesystem::exists(o.out + "/metrics.jsonl", ignored);
-  if (saved || begun)
-    fail("{} holds a run: {}give another --out, or replace it by --overwrite", o.out, saved ? "continue it by --resume, " : "");
-}
-
 int train(TrainOptions o) {
   check_options(o);
-  refuse_to_replace_a_run(o);
+  check_folder(o);
+  if (!o.out.empty() && distributed::rank() == 0) check_not_in_use(o.out);
   Json config;
   if (o.resume) {
     config = load_checkpoint_config(find_checkpoint(o.out));
-    if (config.contains("block") && !is_given(o.seq)) o.seq = json_get<int64_t>(config, "block", "config.json");
+    if (config.contains("block") && o.seq == 0) o.seq = json_get<int64_t>(config, "block", "config.json");
     if (config.contains("options")) continue_options(o, config["options"]), continue_length(o, config["options"]);
   }
   bool samples = is_data_set(o.data);

@@ -99,15 +99,27 @@ wait $pid || true
 "$WS" generate --checkpoint every --prompt $'In th\xc3\xa9\n' --tokens 1 >said 2>notes
 [ "$(wc -l <notes)" = 1 ] && grep -qF $'lacks "\xc3\xa9", "\\n", which' notes || fail "unknown symbols of a prompt: $(cat notes)"
 
-# Ctrl-C: what was done is saved.
+# Ctrl-C: what was done is saved. While a run trains into a folder, no other does.
 "$WS" train "${options[@]}" --steps 10000000 --out cut --json >train 2>progress &
 pid=$!
 for _ in $(seq 100); do [ -s cut/metrics.jsonl ] && break; sleep 0.1; done
+for how in "" --overwrite; do
+  # shellcheck disable=SC2086
+  "$WS" train "${options[@]}" --steps 2 --out cut $how >said 2>notes && fail "two runs train into one folder"
+  [ "$(cat notes)" = "wholestep: cut is in use by another run (process $pid): wait until it ends, or give another --out" ] || fail "a second run: $(cat notes)"
+done
 kill -INT $pid
 code=0; wait $pid || code=$?
 [ $code = 130 ] || fail "after Ctrl-C train exits with $code"
 [ -f cut/checkpoint/model.safetensors ] || fail "Ctrl-C left no checkpoint"
-[ "$(find cut -name '*.tmp*' | wc -l)" = 0 ] || fail "Ctrl-C left $(find cut -name '*.tmp*')"
+[ "$(find cut -name '*.tmp*' -o -name '.*' | wc -l)" = 0 ] || fail "Ctrl-C left $(find cut -name '*.tmp*' -o -name '.*')"
+cp -r cut killed
+"$WS" train --resume --out killed --json >train 2>progress &
+pid=$!
+for _ in $(seq 100); do [ -e killed/.wholestep-lock ] && break; sleep 0.1; done
+kill -KILL $pid
+wait $pid || true
+"$WS" train --resume --out killed --steps 10000001 --minutes 0.001 --json >train 2>progress || fail "a killed run's folder stays locked: $(cat progress)"
 
 # Samples: a table, in both losses; 3 epochs at once, and cut within the second, end in the same bytes.
 awk 'BEGIN { srand(1); print "a,b,kind"; for (i = 0; i < 300; ++i) { x = rand(); y = rand(); print x "," y "," (x + y > 1) } }' >table.csv

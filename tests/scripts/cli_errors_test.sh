@@ -172,8 +172,11 @@ refuses 1 "training step 1: " train --data huge.csv --loss mse --out same_run --
 diff -r done_run same_run || { echo "a run was replaced by one without a step"; bad=1; }
 "$WS" train --data numbers.csv --steps 1 --batch 2 --width 16 --out same_run --overwrite >out 2>err && [ "$(grep -c '"lr"' same_run/metrics.jsonl)" = 1 ] ||
   { echo "train --overwrite: $(cat err)"; bad=1; }
+# A run that saved nothing blocks no other.
 rm -r same_run/checkpoint
-refuses 1 "same_run holds a run: give another --out" train --data numbers.csv --out same_run
+refuses 1 "same_run holds no checkpoint: its run ended before it saved anything; leave --resume out" train --resume --out same_run
+"$WS" train --data numbers.csv --steps 2 --batch 2 --width 8 --out same_run >out 2>err && grep -q "metrics.jsonl is of a run that saved nothing" err &&
+  [ "$(grep -c '"lr"' same_run/metrics.jsonl)" = 2 ] && [ -e same_run/checkpoint/config.json ] || { echo "after a run that saved nothing: $(cat err)"; bad=1; }
 refuses 1 "--batch 4 contradicts the run in done_run, which has 2" train --batch 4 --steps 4 --resume --out done_run
 refuses 1 "--width 16 contradicts the run in done_run, which has 8" train --width 16 --steps 4 --resume --out done_run
 refuses 1 "--seed 3 contradicts the run in done_run" train --seed 3 --steps 4 --resume --out done_run
