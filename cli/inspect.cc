@@ -56,12 +56,12 @@ std::string code_text(const std::string& graph_text, int only) {
 }
 
 void check_map(const std::string& file) {
-  if (!file.ends_with(".html") && !file.ends_with(".svg")) fail("--map {}: the file must end in .svg or .html", file);
+  if (!has_extension(file, ".html") && !has_extension(file, ".svg")) fail("--map {}: the file must end in .svg or .html", file);
   check_can_write(file);
 }
 
 void write_map(const std::string& file, const MemoryAnalysis& memory, const std::string& model) {
-  write_file(file, file.ends_with(".html") ? memory.map_html("Memory of one training step: " + model) : memory.map_svg());
+  write_file(file, has_extension(file, ".html") ? memory.map_html("Memory of one training step: " + model) : memory.map_svg());
 }
 
 Json summary(const std::string& model, int64_t parameters, const Compiled& step, const MemoryAnalysis& memory) {

@@ -22,6 +22,7 @@
 #include "support/error.h"
 #include "support/flags.h"
 #include "support/log.h"
+#include "support/printable.h"
 #include "wholestep/distributed.h"
 
 namespace {
@@ -29,7 +30,7 @@ namespace {
 std::string one_line(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
   std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
+  return ws::printable(text, text.size());  // names and words of files may hold what steers a terminal
 }
 
 void add_flag_options(CLI::App& app) {

@@ -11,6 +11,7 @@
 #include "api/training_state.h"
 #include "command.h"
 #include "io/checkpoint.h"
+#include "io/file.h"
 #include "io/metrics.h"
 #include "ranks.h"
 #include "run_folder.h"
@@ -302,7 +303,7 @@ int train(TrainOptions o) {
   std::optional<Corpus> corpus;
   TrainData data;
   if (samples) {
-    data = sample_data(o.data, o.target, o.seed(), o.batch, !o.model.ends_with(".json"), o.loss);
+    data = sample_data(o.data, o.target, o.seed(), o.batch, !has_extension(o.model, ".json"), o.loss);
   } else {
     if (o.loss != "cross_entropy") fail("--loss {}: a text is learnt by cross_entropy", o.loss);
     corpus.emplace(open_corpus(o, config));
@@ -331,9 +332,9 @@ void add_train(CLI::App& app, Action& action) {
   command->add_option("--model", o->model, "gpt (text), mlp, convnet, encoder, or a FILE.json that describes a model");
   command->add_option(
       "--data", o->data,
-      "a text in UTF-8, 'builtin'; or samples: fashion-mnist, FILE.npz or FILE.safetensors with X and y, FILE.csv, "
-      "a folder of IDX files");
-  command->add_option("--target", o->target, "the column of a .csv to predict; default the last");
+      "a text in UTF-8, 'builtin'; or samples: fashion-mnist, FILE.npz or FILE.safetensors with X and y, FILE.csv "
+      "or FILE.tsv, a folder of IDX files");
+  command->add_option("--target", o->target, "the column of a .csv or .tsv to predict; default the last");
   command->add_option("--vocab", o->vocab, "letters (28 symbols) or utf8");
   add_number(command, "--steps", o->steps, 1, kMaxSteps, "training steps, in all");
   add_real(command, "--epochs", o->epochs_given, "passes over the data, in all");

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "api/batches.h"
+#include "io/file.h"
 #include "support/error.h"
 #include "text_data.h"
 
@@ -55,8 +56,8 @@ void check_finite(const Tensor& t, const char* name, const std::string& source) 
 
 bool is_data_set(const std::string& data) {
   std::error_code ignored;
-  auto ends = [&](const char* extension) { return data.ends_with(extension); };
-  return data == "fashion-mnist" || ends(".npz") || ends(".safetensors") || ends(".csv") ||
+  const auto ends = [&](const char* extension) { return has_extension(data, extension); };
+  return data == "fashion-mnist" || ends(".npz") || ends(".safetensors") || ends(".csv") || ends(".tsv") ||
          std::filesystem::is_directory(data, ignored);
 }
 

@@ -23,7 +23,7 @@ struct TrainData {
   Json config = Json::object();  // what a checkpoint keeps of it
 };
 
-/// fashion-mnist, a folder, .npz, .safetensors, .csv; else it is a text.
+/// fashion-mnist, a folder, .npz, .safetensors, .csv, .tsv in any case; else it is a text.
 bool is_data_set(const std::string& data);
 
 TrainData text_data(const Corpus& corpus, uint64_t seed, int64_t batch, int64_t seq);

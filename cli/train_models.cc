@@ -63,13 +63,14 @@ void check_learns(const std::string& model, bool samples, const std::string& dat
   if (model == "gpt" && samples) fail("gpt learns texts; samples are for mlp, convnet, encoder or a FILE.json");
   if ((model == "mlp" || model == "convnet" || model == "encoder") && !samples)
     fail(
-        "{} learns samples (fashion-mnist, FILE.npz, FILE.safetensors, FILE.csv, a folder of IDX files); --data {} is read as a "
+        "{} learns samples (fashion-mnist, FILE.npz, FILE.safetensors, FILE.csv, FILE.tsv, a folder of IDX files); --data {} is "
+        "read as a "
         "text",
         model, data);
 }
 
 Json describe_model(const ModelRequest& r) {
-  if (r.model.ends_with(".json")) return parse_json(MappedFile(r.model).text(), r.model);
+  if (has_extension(r.model, ".json")) return parse_json(MappedFile(r.model).text(), r.model);
   if (r.model == "gpt") {
     const models::GptConfig config = book_gpt(r.num_outputs, r.width, r.blocks, r.seq);
     check_heads("a gpt", config.width, config.heads, config.pos == models::PositionKind::rope);

@@ -135,6 +135,9 @@ TEST(Csv, ReadsTables) {
   Table bare = load_csv(fresh("b.csv", "1,2\n3,1e-50"));
   EXPECT_TRUE(bare.columns.empty());
   EXPECT_THAT(bare.values.to_vector<float>(), ElementsAre(1, 2, 3, 0));
+  Table tabs = load_csv(fresh("c.TSV", "name\tthe, weight\n 1\t\"2\"\n3\t4\n"));
+  EXPECT_THAT(tabs.columns, ElementsAre("name", "the, weight"));
+  EXPECT_THAT(tabs.values.to_vector<float>(), ElementsAre(1, 2, 3, 4));
 }
 
 TEST(Csv, FaultsAreNamed) {
@@ -147,6 +150,10 @@ TEST(Csv, FaultsAreNamed) {
   EXPECT_THAT(fault(""), HasSubstr("no rows of numbers"));
   EXPECT_THAT(fault("a,b\n"), HasSubstr("no rows of numbers"));
   EXPECT_THAT(fault("\na,b,\"a\"\n1,2,3\n"), HasSubstr("a.csv: line 2 names two columns 'a'"));
+  EXPECT_THAT(fault(std::string("1,2\n3,a\0b\x1b[2J\n", 14)), HasSubstr("column 2: 'a\\x00b\\x1b[2J' is not a finite number"));
+  EXPECT_THAT(fault("1,2\n3," + std::string(1000, 'x') + "\n"), HasSubstr("column 2: '" + std::string(40, 'x') + "..' is not"));
+  EXPECT_THAT(error_of([&] { load_csv(fresh("a.tsv", "1\t2\n3,4\n")); }),
+              HasSubstr("a.tsv: line 2 has 1 fields, the first has 2"));
   EXPECT_THAT(fault("1,\"2\n"), HasSubstr("never closed"));
   EXPECT_THAT(fault("1,\"2\"3\n"), HasSubstr("after a closing"));
 }
@@ -188,6 +195,7 @@ TEST(DataSets, CsvTargetsAndArraysOfTheWrongLength) {
   EXPECT_THAT(middle.X.to_vector<float>(), ElementsAre(1, 3, 4, 6));
   EXPECT_EQ(middle.y.shape(), (Shape{2, 1}));
   EXPECT_THAT(error_of([&] { load_dataset(csv, "d"); }), HasSubstr("no column named 'd'; there are a, b, c"));
+  EXPECT_EQ(load_dataset(fresh("t.CSV", "1,2\n3,4\n")).X.shape(), (Shape{2, 1}));
   std::string npz = testing::TempDir() + "/d.npz";
   save_npz(npz, {{"X", Tensor::zeros({3, 2})}, {"y", Tensor::arange(2)}});
   EXPECT_THAT(error_of([&] { load_dataset(npz); }), HasSubstr("X [3, 2] and y [2] must have the same number of samples"));

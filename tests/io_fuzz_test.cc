@@ -127,6 +127,7 @@ TEST(Fuzz, CompressedNpz) {
 
 TEST(Fuzz, Csv) {
   fuzz("height,weight,\"age\"\n1.5,2e3,-3\n\"4\",5,6\n7,8,9\n", ".csv", [](const std::string& p) { load_dataset(p); });
+  fuzz("height\tage\n1.5\t-3\n\"4\"\t6\n", ".tsv", [](const std::string& p) { load_dataset(p); });
 }
 
 TEST(Fuzz, Idx) {

@@ -11,6 +11,7 @@
 #include "support/interrupt.h"
 #include "support/json.h"
 #include "support/log.h"
+#include "support/printable.h"
 #include "support/progress.h"
 #include "support/trace.h"
 
@@ -28,6 +29,15 @@ TEST(Log, PrintsFromItsLevelOn) {
   }
   set_note_sink({});
   EXPECT_THAT(seen, testing::ElementsAre("two 2", "always"));
+}
+
+TEST(Printable, IsOneShortLineWhateverTheBytes) {
+  EXPECT_EQ(printable("h\xc3\xb6he, 'x'"), "h\xc3\xb6he, 'x'");
+  EXPECT_EQ(printable(std::string_view("a\0\n\x1b\x7f", 5)), "a\\x00\\x0a\\x1b\\x7f");
+  EXPECT_EQ(printable("\xff\xc3("), "\\xff\\xc3(");
+  EXPECT_EQ(printable("\xc2\x9b"), "\\xc2\\x9b");
+  EXPECT_EQ(printable("abc\xc3\xb6", 4), "abc..");  // no character is cut in two
+  EXPECT_EQ(printable("abcd", 4), "abcd");
 }
 
 TEST(Progress, LineHasRateTimeLeftAndLoss) {

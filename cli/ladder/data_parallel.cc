@@ -6,6 +6,7 @@
 
 #include "analysis/communication.h"
 #include "command.h"
+#include "io/file.h"
 #include "ladder/climb.h"
 #include "ranks.h"
 #include "support/bytes.h"
@@ -79,7 +80,7 @@ std::string overlap_receipt(const Json& row) {
 }  // namespace
 
 void Climb::data_parallel() {
-  if (task_.name.ends_with(".json")) return note("R5 is left out: it needs --model gpt, encoder or mlp");
+  if (has_extension(task_.name, ".json")) return note("R5 is left out: it needs --model gpt, encoder or mlp");
   std::vector<Step> steps = {{"R1", task_.batch, "fp32"}};
   if (setup_.batch > task_.batch) steps.push_back({"R3", setup_.batch, setup_.bf16 ? "bf16" : "fp32"});
   bool is_quick = options_.task.preset == "quick";

@@ -21,7 +21,7 @@ Json description_of(const TaskOptions& o) {
     return encoder_config_to_json(config);
   }
   if (o.model == "mlp") return {{"type", "mlp"}, {"sizes", std::vector<int64_t>(5, is_book(o) ? 512 : 256)}};
-  if (o.model.ends_with(".json")) return parse_json(MappedFile(o.model).text(), o.model);
+  if (has_extension(o.model, ".json")) return parse_json(MappedFile(o.model).text(), o.model);
   fail("unknown model '{}': gpt, encoder, mlp or a FILE.json that describes one", o.model);
 }
 

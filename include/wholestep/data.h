@@ -29,9 +29,9 @@ struct Table {
   std::vector<std::string> columns;  ///< names; empty where the file has none
   Tensor values;                     ///< f32 [rows, columns]
 };
-/// Numbers separated by commas, one row a line (RFC 4180: fields may be quoted). The first line names the columns if any of its fields
-/// is not a number; no two names are equal. Every row has as many fields as the first; an empty or infinite field, NaN or text is an
-/// Error that names line and column.
+/// Numbers separated by commas, in a .tsv file by tabs, one row a line (RFC 4180: fields may be quoted). The first line names the columns
+/// if any of its fields is not a number; no two names are equal. Every row has as many fields as the first; an empty or infinite field,
+/// NaN or text is an Error that names line and column.
 Table load_csv(const std::string& path);
 
 /// An IDX file, or one compressed by gzip (".gz"): whole numbers become i32, floats f32, doubles f64.
@@ -49,7 +49,7 @@ struct Dataset {
 /// - "fashion-mnist": as Debian's package dataset-fashion-mnist installs it; images f32 [N, 28, 28, 1], 60,000 and 10,000;
 /// - a folder with the four files of such a set (train-images-idx3-ubyte, .., t10k-labels-idx1-ubyte, each with or without .gz);
 /// - FILE.npz or FILE.safetensors with the arrays X, y and, both or neither, X_val, y_val;
-/// - FILE.csv: y is the column `target`, or else the last one, as f32 [N, 1]; X is the others.
+/// - FILE.csv, FILE.tsv: y is the column `target`, or else the last one, as f32 [N, 1]; X is the others. Extensions in any case.
 Dataset load_dataset(const std::string& source, const std::string& target = "");
 
 }  // namespace ws

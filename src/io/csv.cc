@@ -1,4 +1,4 @@
-// Tables of numbers as comma-separated values. The file is read twice, first to check and count it, then into a tensor of the right
+// Tables of numbers as values separated by commas or tabs. The file is read twice, first to check and count it, then into a tensor of the right
 // size: a table with a fault costs no memory.
 #include <algorithm>
 #include <charconv>
@@ -7,6 +7,7 @@
 
 #include "io/file.h"
 #include "support/error.h"
+#include "support/printable.h"
 #include "tensor/tensor_impl.h"
 #include "wholestep/data.h"
 
@@ -14,7 +15,6 @@ namespace ws {
 namespace {
 
 constexpr size_t kMaxColumns = 1'000'000;
-constexpr size_t kShownBytes = 40;  // of a field in a message
 
 std::optional<float> number_in(std::string_view field) {
   while (!field.empty() && (field.front() == ' ' || field.front() == '\t')) field.remove_prefix(1);
@@ -37,7 +37,8 @@ std::optional<float> number_in(std::string_view field) {
 /// Goes through a text row by row.
 class RowReader {
  public:
-  RowReader(std::string_view text, const std::string& path) : text_(text), path_(path) {
+  RowReader(std::string_view text, const std::string& path)
+      : text_(text), path_(path), separator_(has_extension(path, ".tsv") ? '\t' : ','), ends_{separator_, '\r', '\n'} {
     if (text_.starts_with("\xEF\xBB\xBF")) text_.remove_prefix(3);  // a byte order mark
   }
 
@@ -49,7 +50,7 @@ class RowReader {
     for (bool more = true; more;) {
       fields.push_back(field());
       if (fields.size() > kMaxColumns) fail("{}: line {} has more than {} fields", path_, line_, kMaxColumns);
-      more = text_.starts_with(',');
+      more = text_.starts_with(separator_);
       if (more) text_.remove_prefix(1);
     }
     row_line_ = line_;
@@ -66,7 +67,7 @@ class RowReader {
   }
   std::string_view field() {
     if (!text_.starts_with('"')) {
-      size_t end = std::min(text_.find_first_of(",\r\n"), text_.size());
+      size_t end = std::min(text_.find_first_of(std::string_view(ends_, sizeof ends_)), text_.size());
       std::string_view result = text_.substr(0, end);
       text_.remove_prefix(end);
       if (result.find('"') != std::string_view::npos) fail("{}: line {}: a quotation mark within a field", path_, line_);
@@ -79,7 +80,7 @@ class RowReader {
     if (end == std::string_view::npos) fail("{}: line {}: a quotation mark is never closed", path_, line_);
     std::string_view inside = text_.substr(1, end - 1);
     text_.remove_prefix(end + 1);
-    if (!text_.empty() && text_.front() != ',' && text_.front() != '\n' && !text_.starts_with("\r\n"))
+    if (!text_.empty() && text_.front() != separator_ && text_.front() != '\n' && !text_.starts_with("\r\n"))
       fail("{}: line {}: text after a closing quotation mark", path_, line_);
     if (inside.find_first_of("\r\n") != std::string_view::npos) fail("{}: line {}: a field of several lines", path_, line_);
     return inside;
@@ -87,17 +88,14 @@ class RowReader {
 
   std::string_view text_;
   const std::string& path_;
+  char separator_, ends_[3];  // of fields
   int64_t line_ = 1, row_line_ = 0;
 };
-
-std::string shown(std::string_view field) {
-  return std::string(field.substr(0, kShownBytes)) + (field.size() > kShownBytes ? ".." : "");
-}
 
 void check_names(std::vector<std::string> names, const std::string& path, int64_t line) {
   std::sort(names.begin(), names.end());
   if (auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
-    fail("{}: line {} names two columns '{}'; give each a name of its own", path, line, shown(*twice));
+    fail("{}: line {} names two columns '{}'; give each a name of its own", path, line, printable(*twice));
 }
 
 }  // namespace
@@ -129,7 +127,7 @@ Table load_csv(const std::string& path) {
         std::optional<float> value = number_in(fields[c]);
         if (!value)
           fail("{}: line {}, column {}{}: '{}' is not a finite number", path, reader.line(), c + 1,
-               table.columns.empty() ? "" : fmt::format(" ({})", shown(table.columns[c])), shown(fields[c]));
+               table.columns.empty() ? "" : fmt::format(" ({})", printable(table.columns[c])), printable(fields[c]));
         sink(*value);
       }
       ++rows;

@@ -1,9 +1,11 @@
 // Where training data comes from, by name or by the kind of file.
 #include <algorithm>
+#include <tuple>
 
 #include "io/file.h"
 #include "io/tensors.h"
 #include "support/error.h"
+#include "support/printable.h"
 #include "wholestep/data.h"
 
 namespace ws {
@@ -13,6 +15,14 @@ constexpr const char* kFashionMnist = "/usr/share/datasets/fashion-mnist";
 
 constexpr const char* kIdxFiles[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
                                      "t10k-labels-idx1-ubyte"};
+
+std::pair<Tensor, Tensor> load_idx_pair(const std::string& images_path, const std::string& labels_path) {
+  Tensor images = load_idx_images(images_path), labels = load_idx(labels_path);
+  if (images.dim(0) != labels.dim(0))
+    fail("{} holds {} images, {} {} labels; there must be one label an image", images_path, images.dim(0), labels_path,
+         labels.dim(0));
+  return {std::move(images), std::move(labels)};
+}
 
 Dataset load_idx_folder(const std::string& folder) {
   std::vector<std::string> paths;
@@ -25,10 +35,8 @@ Dataset load_idx_folder(const std::string& folder) {
       fail("{} lacks {}: a folder of IDX files holds {}, each as it is or as .gz", folder, name, fmt::join(kIdxFiles, ", "));
   }
   Dataset d;
-  d.X = load_idx_images(paths[0]);
-  d.y = load_idx(paths[1]);
-  d.X_val = load_idx_images(paths[2]);
-  d.y_val = load_idx(paths[3]);
+  std::tie(d.X, d.y) = load_idx_pair(paths[0], paths[1]);
+  std::tie(d.X_val, d.y_val) = load_idx_pair(paths[2], paths[3]);
   return d;
 }
 
@@ -52,6 +60,15 @@ Dataset from_arrays(const std::string& path, const NamedTensors& arrays) {
   return d;
 }
 
+std::string known_names(const std::vector<std::string>& columns) {
+  constexpr size_t kNamed = 20;
+  if (columns.empty()) return "are no names";
+  std::vector<std::string> names;
+  for (size_t i = 0; i < std::min(kNamed, columns.size()); ++i) names.push_back(printable(columns[i]));
+  const std::string more = columns.size() > kNamed ? fmt::format(" and {} more", columns.size() - kNamed) : "";
+  return fmt::format("are {}{}", fmt::join(names, ", "), more);
+}
+
 Dataset from_table(const std::string& path, const std::string& target) {
   Table table = load_csv(path);
   int64_t columns = table.values.dim(1), at = columns - 1;
@@ -59,8 +76,7 @@ Dataset from_table(const std::string& path, const std::string& target) {
   if (!target.empty()) {
     auto found = std::find(table.columns.begin(), table.columns.end(), target);
     if (found == table.columns.end())
-      fail("{} has no column named '{}'; there {}", path, target,
-           table.columns.empty() ? "are no names" : fmt::format("are {}", fmt::join(table.columns, ", ")));
+      fail("{} has no column named '{}'; there {}", path, printable(target), known_names(table.columns));
     at = found - table.columns.begin();
   }
   NoGrad no_grad;
@@ -99,16 +115,16 @@ Dataset load_dataset(const std::string& source, const std::string& target) {
     if (!std::filesystem::exists(kFashionMnist, ignored))
       fail("fashion-mnist needs the Debian package dataset-fashion-mnist (apt-get install dataset-fashion-mnist)");
     d = load_idx_folder(kFashionMnist);
-  } else if (source.ends_with(".csv")) {
+  } else if (has_extension(source, ".csv") || has_extension(source, ".tsv")) {
     d = from_table(source, target);
-  } else if (source.ends_with(".npz")) {
+  } else if (has_extension(source, ".npz")) {
     d = from_arrays(source, load_npz(source));
-  } else if (source.ends_with(".safetensors")) {
+  } else if (has_extension(source, ".safetensors")) {
     d = from_arrays(source, load_tensors(source));
   } else if (std::filesystem::is_directory(source, ignored)) {
     d = load_idx_folder(source);
   } else {
-    fail("'{}' is no data set: fashion-mnist, a folder of IDX files, or FILE.npz, FILE.safetensors, FILE.csv", source);
+    fail("'{}' is no data set: fashion-mnist, a folder of IDX files, or FILE.npz, FILE.safetensors, FILE.csv, FILE.tsv", source);
   }
   for (Tensor* t : {&d.X, &d.y, &d.X_val, &d.y_val}) make_trainable(*t, source);
   check_lengths(d.X, d.y, source);

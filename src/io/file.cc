@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -129,6 +130,12 @@ void AtomicFile::commit() {
   ::close(std::exchange(descriptor_, -1));
   folder_.keep();
   flush_folder_of(path_);
+}
+
+bool has_extension(std::string_view path, std::string_view extension) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+  return path.size() >= extension.size() &&
+         std::ranges::equal(path.substr(path.size() - extension.size()), extension, {}, lower, lower);
 }
 
 void write_file(const std::string& path, std::string_view text) {

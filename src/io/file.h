@@ -63,6 +63,9 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
+/// Whether a name ends in `extension` (".csv"), in whatever case.
+bool has_extension(std::string_view path, std::string_view extension);
+
 void write_file(const std::string& path, std::string_view text);
 
 /// An Error where `path` could not be written now; leaves nothing. For long work whose result goes there.

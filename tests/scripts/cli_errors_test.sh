@@ -120,6 +120,14 @@ refuses 1 "--preset must be quick or book" ladder --preset slow
 printf '1,2\n3,x\n' >broken.csv
 printf '1,2\n3,4\n' >numbers.csv
 refuses 1 "broken.csv: line 2, column 2: 'x' is not a finite number" train --data broken.csv --out run
+printf '1\t2\n3\tx\n' >broken.TSV
+refuses 1 "broken.TSV: line 2, column 2: 'x' is not a finite number" train --data broken.TSV --out run
+printf '1,2\n3,a\0\033[31mb\n' >control.Csv
+refuses 1 "control.Csv: line 2, column 2: 'a\\x00\\x1b[31mb' is not a finite number" train --data control.Csv --out run
+mkdir uneven
+printf '\0\0\010\003\0\0\0\002\0\0\0\001\0\0\0\001ab' | tee uneven/train-images-idx3-ubyte >uneven/t10k-images-idx3-ubyte
+printf '\0\0\010\001\0\0\0\003\0\001\0' | tee uneven/train-labels-idx1-ubyte >uneven/t10k-labels-idx1-ubyte
+refuses 1 "uneven/train-images-idx3-ubyte holds 2 images, uneven/train-labels-idx1-ubyte 3 labels" train --data uneven --out run
 refuses 1 "no column named 'height'" train --data numbers.csv --target height --out run
 refuses 1 "the loss cross_entropy needs labels 0, 1, .. in y" train --data fractions.csv --loss cross_entropy --out run
 refuses 1 "are no images [height, width, channels]" train --data numbers.csv --model convnet --out run
