@@ -81,6 +81,7 @@ int bench(const BenchOptions& o) {
                             .mesh = mesh.mesh(),
                             .shard_optimizer = mesh.shard_optimizer};
   Trainer trainer(*w.model, w.loss, *optimizer, options);
+  o.mesh.note_idle();
   const Mesh trainer_mesh = options.mesh;
   const bool overlap = overlaps(trainer_mesh);
   std::optional<Trainer> other_trainer;  // on the same model

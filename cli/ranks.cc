@@ -173,6 +173,16 @@ Mesh MeshOptions::mesh() const {
   return {.data = distributed::size(), .overlap = how, .bucket_bytes = static_cast<int64_t>(bucket_mb * 1e6)};
 }
 
+void MeshOptions::note_idle() const {
+  if (distributed::size() > 1) return;
+  std::vector<std::string> idle;
+  if (overlap != "auto") idle.push_back("--overlap " + overlap);
+  if (bucket_mb > 0) idle.emplace_back("--bucket-mb");
+  if (shard_optimizer) idle.emplace_back("--shard-optimizer");
+  if (!idle.empty())
+    note("{} {} nothing with one rank: --ranks starts several", fmt::join(idle, " and "), idle.size() > 1 ? "do" : "does");
+}
+
 void add_mesh(CLI::App* command, MeshOptions& options) {
   add_number(command, "--ranks", options.ranks, 1, 1024, "processes that share each batch; mpirun is started for you");
   command->add_option("--overlap", options.overlap, "gradients travel while the backward pass goes on: auto, on or off");

@@ -17,6 +17,8 @@ struct MeshOptions {
   bool shard_optimizer = false;
   /// Of this job. An Error for what is not a choice.
   Mesh mesh() const;
+  /// Says in one line which of them do nothing, since there is one rank.
+  void note_idle() const;
 };
 /// --ranks, --overlap, --bucket-mb, --shard-optimizer.
 void add_mesh(CLI::App* command, MeshOptions& options);

@@ -53,12 +53,13 @@ class Run {
                   .memory_budget_bytes = o.memory_budget,
                   .mesh = o.mesh.mesh(),
                   .shard_optimizer = o.mesh.shard_optimizer}) {
-    total_ = o.steps > 0 ? o.steps : std::max<int64_t>(1, std::llround(o.epochs * data_.steps_per_epoch));
-    schedule_ = make_schedule(o.schedule, *o.optimizer.lr, total_, static_cast<double>(total_) / data_.steps_per_epoch);
+    total_ = steps_in(o.steps, o.epochs);
+    schedule_ = schedule_over(total_);
     eval_every_ = o.eval_every > 0 ? o.eval_every : data_.item == "samples" ? static_cast<int64_t>(data_.steps_per_epoch) : 0;
   }
 
   int train() {
+    o_.mesh.note_idle();
     std::optional<RunFolder> folder;
     if (writes_files()) {
       folder.emplace(o_.out);
@@ -117,13 +118,31 @@ class Run {
     }
   }
 
+  int64_t steps_in(int64_t steps, double epochs) const {
+    return steps > 0 ? steps : std::max<int64_t>(1, std::llround(epochs * data_.steps_per_epoch));
+  }
+  Schedule schedule_over(int64_t steps) const {
+    return make_schedule(o_.schedule, *o_.optimizer.lr, steps, static_cast<double>(steps) / data_.steps_per_epoch);
+  }
+  Position position(int64_t step) const { return {static_cast<double>(step) / data_.steps_per_epoch, step}; }
+
+  /// A run of another length than planned has the schedule of that length from here on: its rate may jump.
+  void note_new_span() const {
+    if (!schedule_ || step_ == 0 || (o_.planned_steps == 0 && o_.planned_epochs == 0)) return;
+    const int64_t planned = steps_in(o_.planned_steps, o_.planned_epochs);
+    const double before = schedule_over(planned)(position(step_ - 1));
+    if (before != schedule_(position(step_ - 1)))
+      note("--schedule {} spans {} steps now, not {}: the learning rate goes on at {:.3g}, after {:.3g}", o_.schedule, total_,
+           planned, schedule_(position(step_)), before);
+  }
+
   static void say(Progress& progress, const std::string& line) {
     if (distributed::rank() == 0) progress.message(line);
   }
 
   void one_step(const Samples& batch) {
     if (schedule_) {
-      double lr = schedule_({static_cast<double>(step_) / data_.steps_per_epoch, step_});
+      double lr = schedule_(position(step_));
       if (lr != optimizer_->lr()) optimizer_->set_lr(lr);
     }
     double loss = trainer_.train_step(batch.X, batch.y).item();
@@ -244,6 +263,7 @@ class Run {
       fail(
           "--resume: the checkpoint is at step {} already, and the run ends at {}; say how far it goes on by --steps or --epochs",
           step_, total_);
+    note_new_span();
   }
 
   void report() const {
@@ -288,6 +308,7 @@ Corpus open_corpus(const TrainOptions& o, const Json& config) {
 }
 
 int train(TrainOptions o) {
+  const TrainOptions given = o;
   check_options(o);
   check_folder(o);
   if (!o.out.empty() && distributed::rank() == 0) check_not_in_use(o.out);
@@ -300,6 +321,7 @@ int train(TrainOptions o) {
   bool samples = is_data_set(o.data);
   set_defaults(o, samples);
   check_learns(o.model, samples, o.data);
+  check_idle_options(given, o, samples);
   std::optional<Corpus> corpus;
   TrainData data;
   if (samples) {

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "io/file.h"
 #include "support/error.h"
+#include "support/log.h"
 
 namespace ws::cli {
 namespace {
@@ -85,12 +87,13 @@ void continue_options(TrainOptions& o, const Json& recorded) {
 
 void continue_length(TrainOptions& o, const Json& recorded) {
   const std::string where = "config.json: options";
-  if (o.steps > 0 || o.epochs > 0 || o.minutes > 0) return;
   if (recorded.contains("steps"))
-    o.steps = std::clamp<int64_t>(json_get<int64_t>(recorded, "steps", where), 1, kMaxSteps);
+    o.planned_steps = std::clamp<int64_t>(json_get<int64_t>(recorded, "steps", where), 1, kMaxSteps);
   else if (recorded.contains("epochs"))
-    o.epochs = check_positive(json_get<double>(recorded, "epochs", where), where + ": \"epochs\"");
-  else if (recorded.contains("minutes"))
+    o.planned_epochs = check_positive(json_get<double>(recorded, "epochs", where), where + ": \"epochs\"");
+  if (o.steps > 0 || o.epochs > 0 || (o.minutes > 0 && o.schedule.empty())) return;  // a schedule spans a length, not a time
+  o.steps = o.planned_steps, o.epochs = o.planned_epochs;
+  if (o.steps == 0 && o.epochs == 0 && recorded.contains("minutes"))
     fail("--resume: the run in {} was to end by --minutes alone; say how long it goes on by --steps, --epochs or --minutes",
          o.out);
 }
@@ -119,6 +122,21 @@ void set_defaults(TrainOptions& o, bool samples) {
     else
       samples ? o.epochs = 10.0 : static_cast<double>(o.steps = 300);
   }
+}
+
+void check_idle_options(const TrainOptions& given, const TrainOptions& o, bool samples) {
+  for (const auto& [option, is_used] : {std::pair("--seq", given.seq > 0), std::pair("--vocab", !given.vocab.empty())})
+    if (samples && is_used) fail("{} is of texts; --data {} holds samples: leave it out", option, o.data);
+  if (!given.target.empty() && !has_extension(o.data, ".csv") && !has_extension(o.data, ".tsv"))
+    fail("--target names a column of a .csv or .tsv; --data {} has none: leave it out", o.data);
+  const auto idle = [](bool is_idle, const char* option, const std::string& why) {
+    if (is_idle) note("{} does nothing here: {}", option, why);
+  };
+  const bool described = has_extension(o.model, ".json");
+  idle(described && given.width > 0, "--width", "the sizes are those of " + o.model);
+  idle(described && given.blocks > 0, "--blocks", "the sizes are those of " + o.model);
+  idle(o.save_every > 0 && o.out.empty(), "--save-every", "there is no --out to save to");
+  idle(o.memory_budget > 0 && o.mode == "loop", "--memory-budget", "it is of --mode compiled");
 }
 
 Json lasting_options(TrainOptions& o) {

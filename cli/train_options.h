@@ -21,6 +21,8 @@ struct TrainOptions {
   MeshOptions mesh;
   std::optional<double> epochs_given, minutes_given;
   double epochs = 0, minutes = 0;
+  int64_t planned_steps = 0;  // the length of the run that --resume continues, as it was; 0 and 0 where it had none
+  double planned_epochs = 0;
   bool resume = false, overwrite = false, json = false;
   uint64_t seed() const { return seed_given.value_or(0); }
 };
@@ -30,11 +32,15 @@ void check_options(TrainOptions& options);
 
 /// Options that were not given become those of the run in --out, as its checkpoint has them; given ones must be the same.
 void continue_options(TrainOptions& options, const Json& recorded);
-/// The length of the run in --out, unless another one is given: it may go on for longer than was planned.
+/// Reads the planned length of the run in --out, which holds unless another one is given: it may go on for longer than was planned.
 void continue_length(TrainOptions& options, const Json& recorded);
 
 /// What was given neither now nor by the run that goes on. `samples`: the data are samples, not a text.
 void set_defaults(TrainOptions& options, bool samples);
+
+/// Options that would do nothing: an Error where they contradict the data, a note where a script may pass them all the same.
+/// `given` on the command line, now; `options`: completed.
+void check_idle_options(const TrainOptions& given, const TrainOptions& options, bool samples);
 
 /// What a checkpoint keeps of them.
 Json lasting_options(TrainOptions& options);

@@ -138,10 +138,26 @@ sed -i 's/"steps": *3/"steps": 7/' unsaid/checkpoint/config.json
 "$WS" train --resume --out unsaid --json >train 2>progress
 [ "$(field train steps)" = 7 ] || fail "a run resumed without a length: $(cat train progress)"
 
+# A longer run stretches its schedule, and says so; one of its own length says nothing.
+"$WS" train --data table.csv --schedule cosine --epochs 2 --out stretched --json >train 2>progress
+"$WS" train --epochs 4 --out stretched --resume --json >train 2>progress
+grep -qF -- '--schedule cosine spans 12 steps now, not 6: the learning rate goes on at 0.0005, after 6.7e-05' progress || fail "a stretched schedule: $(cat progress)"
+sed -i 's/"epochs": 4/"epochs": 5/' stretched/checkpoint/config.json
+"$WS" train --out stretched --resume --json >train 2>progress
+! grep -q spans progress || fail "a schedule as planned: $(cat progress)"
+
+# Options that do nothing are named; the run goes on.
+"$WS" train "${options[@]}" --steps 1 --overlap on --shard-optimizer --save-every 5 --json >train 2>progress
+grep -qF -- '--overlap on and --shard-optimizer do nothing with one rank: --ranks starts several' progress &&
+  grep -qF -- '--save-every does nothing here: there is no --out to save to' progress || fail "options that do nothing: $(cat progress)"
+"$WS" bench --model tiny --steps 1 --shard-optimizer --json >bench 2>progress
+[ "$(cat progress)" = 'wholestep: --shard-optimizer does nothing with one rank: --ranks starts several' ] || fail "bench: $(cat progress)"
+
 # A model described in a file, as docs/training.md shows; --resume needs no file.
 awk 'BEGIN { srand(2); print "x1,x2,height"; for (i = 0; i < 200; ++i) { x = rand(); y = rand(); print x "," y "," 2 * x - y } }' >heights.csv
 cp "$WS_SOURCE/examples/residual.json" .
-"$WS" train --model residual.json --data heights.csv --target height --epochs 20 --out described --json >train 2>progress
+"$WS" train --model residual.json --data heights.csv --target height --epochs 20 --width 64 --out described --json >train 2>progress
+grep -qF -- '--width does nothing here: the sizes are those of residual.json' progress || fail "--width with a file: $(cat progress)"
 [ "$(field train steps)" = 40 ] && below "$(field train mean_loss_last_20)" "$(field train mean_loss_first_20)" || fail "a model in a file: $(cat train)"
 rm residual.json
 "$WS" train --resume --epochs 21 --out described --json >train 2>progress

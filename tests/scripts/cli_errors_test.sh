@@ -135,6 +135,9 @@ refuses 1 "gpt learns texts" train --data numbers.csv --model gpt --out run
 refuses 1 "mlp learns samples" train --data short.txt --seq 2 --model mlp --out run
 refuses 1 "cannot read missing.npz" train --data missing.npz --out run
 refuses 1 "--loss must be mse or cross_entropy, not 'hinge'" train --data numbers.csv --loss hinge --out run
+refuses 1 "--seq is of texts; --data numbers.csv holds samples: leave it out" train --data numbers.csv --seq 8 --out run
+refuses 1 "--vocab is of texts; --data numbers.csv holds samples: leave it out" train --data numbers.csv --vocab utf8 --out run
+refuses 1 "--target names a column of a .csv or .tsv; --data short.txt has none: leave it out" train --data short.txt --seq 2 --target a --out run
 printf 'a,b,a\n1,2,3\n' >twice.csv
 mkdir empty
 refuses 1 "twice.csv: line 1 names two columns 'a'" train --data twice.csv --out run
