@@ -51,7 +51,7 @@ struct Training {
 };
 
 void check_interrupt() {
-  if (interrupted()) fail("stopped; nothing was written");
+  if (interrupted()) throw Stopped("stopped; nothing was written");
 }
 
 /// One training of a session with its fixed batch.

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 
 #include "support/bytes.h"
@@ -28,6 +29,8 @@ CLI::Option* add_real_to(CLI::App* command, const std::string& option, T& value,
 }
 
 }  // namespace
+
+int exit_code_of(int signal) { return 128 + (signal == SIGUSR1 ? SIGINT : signal); }
 
 CLI::App* add_command(CLI::App& app, const std::string& name, const std::string& help) {
   CLI::App* command = app.add_subcommand(name, help);

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,14 @@ void add_scaling(CLI::App& app, Action& action);
 void add_roofs(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 
-constexpr int kUserError = 1, kUsageError = 2, kInternalError = 3, kInterrupted = 130;
+constexpr int kUserError = 1, kUsageError = 2, kInternalError = 3;
+/// Of a command that a signal ended with what was done saved: 128 + SIGINT, SIGTERM or SIGHUP, as a shell has it. SIGUSR1 is a
+/// launcher's wish, whose own exit code says what it was asked by.
+int exit_code_of(int signal);
+/// Work that a signal ended with nothing to keep: main() prints what it says and ends with that code.
+struct Stopped : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 /// A sub-command whose unknown options are looked for among the global flags.
 CLI::App* add_command(CLI::App& app, const std::string& name, const std::string& help);

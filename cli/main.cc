@@ -1,5 +1,6 @@
 // wholestep: trains models whose whole step is one compiled call. This file finds the command and turns errors into one line
-// and an exit code: 1 bad input or a run that failed, 2 wrong usage, 3 a fault of ours, 130 ended by Ctrl-C with what was done saved.
+// and an exit code: 1 bad input or a run that failed, 2 wrong usage, 3 a fault of ours, 130, 143 or 129 ended by Ctrl-C, SIGTERM or
+// SIGHUP with what was done saved.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -21,8 +22,10 @@
 #include "ranks.h"
 #include "support/error.h"
 #include "support/flags.h"
+#include "support/interrupt.h"
 #include "support/log.h"
 #include "support/printable.h"
+#include "support/trace.h"
 #include "wholestep/distributed.h"
 
 namespace {
@@ -153,12 +156,16 @@ int main(int argc, char** argv) {
   try {
     job.emplace();
     const int exit_code = run(argc, argv);
+    ws::flush_trace();  // at exit it would be too late for an exit code
     std::cout.flush();
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout)
+    const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout;
+    if (!written && exit_code <= ws::cli::kInternalError)  // a signal may have come because the terminal is gone
       ws::fail("cannot write the output: {}", std::strerror(errno));
     return exit_code;
   } catch (const ws::Error& e) {
     return end_with(one_line(e.what()), ws::cli::kUserError);
+  } catch (const ws::cli::Stopped& e) {
+    return end_with(e.what(), ws::cli::exit_code_of(ws::interrupt_signal()));
   } catch (const std::bad_alloc&) {
     return end_with("out of memory", ws::cli::kUserError);
   } catch (const std::exception& e) {

@@ -25,11 +25,12 @@ namespace {
 
 constexpr int kNotFound = 127;
 constexpr auto kReady = "ready";  // a file of the job's folder: ranks end at a step when they are asked to (InterruptGuard)
-volatile std::sig_atomic_t mpirun_process = 0, signals_seen = 0, ended_early = 0;
+volatile std::sig_atomic_t mpirun_process = 0, signals_seen = 0, first_signal = 0, ended_early = 0;
 std::string ready_file;
 
 // The first is passed to the ranks, which end at a step; the next, or one that comes before they can do that, ends mpirun and them.
-void pass_on(int) {
+void pass_on(int signal) {
+  if (signals_seen == 0) first_signal = signal;
   signals_seen = signals_seen + 1;
   if (signals_seen == 1 && access(ready_file.c_str(), F_OK) == 0) {
     kill(mpirun_process, SIGUSR1);
@@ -45,6 +46,7 @@ class SignalsPassedOn {
   SignalsPassedOn(pid_t mpirun, const std::string& folder) {
     mpirun_process = mpirun;
     signals_seen = 0;
+    first_signal = 0;
     ended_early = 0;
     ready_file = folder + "/" + kReady;
     struct sigaction action = {};
@@ -52,16 +54,19 @@ class SignalsPassedOn {
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, &before_int_);
     sigaction(SIGTERM, &action, &before_term_);
+    sigaction(SIGHUP, &action, &before_hup_);
+    if (before_hup_.sa_handler == SIG_IGN) sigaction(SIGHUP, &before_hup_, nullptr);  // nohup
   }
   ~SignalsPassedOn() {
     sigaction(SIGINT, &before_int_, nullptr);
     sigaction(SIGTERM, &before_term_, nullptr);
+    sigaction(SIGHUP, &before_hup_, nullptr);
   }
   SignalsPassedOn(const SignalsPassedOn&) = delete;
   SignalsPassedOn& operator=(const SignalsPassedOn&) = delete;
 
  private:
-  struct sigaction before_int_, before_term_;
+  struct sigaction before_int_, before_term_, before_hup_;
 };
 
 /// Signals wait while it lives.
@@ -72,6 +77,7 @@ class SignalsHeld {
     sigemptyset(&held);
     sigaddset(&held, SIGINT);
     sigaddset(&held, SIGTERM);
+    sigaddset(&held, SIGHUP);
     sigprocmask(SIG_BLOCK, &held, &before_);
   }
   ~SignalsHeld() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
@@ -231,11 +237,18 @@ RanksResult run_ranks(int64_t ranks, const std::vector<std::string>& arguments, 
   if (ended_early) {
     if (!folder.has(kReady))
       note("interrupted while the ranks were starting, or at work that has no steps to end at: all were ended");
-    result.exit_code = kInterrupted;
+    result.exit_code = exit_code_of(first_signal);
     return result;
   }
   if (result.exit_code == kNotFound) fail("--ranks {}: there is no mpirun; install Debian's openmpi-bin", ranks);
-  if (result.exit_code != 0 && result.exit_code != kInterrupted && !folder.has("error_reported")) {
+  if (signals_seen > 0 && result.exit_code == exit_code_of(SIGUSR1)) {  // what the ranks were told by
+    result.exit_code = exit_code_of(first_signal);
+    return result;
+  }
+  const bool by_signal = result.exit_code == exit_code_of(SIGINT) || result.exit_code == exit_code_of(SIGTERM) ||
+                         result.exit_code == exit_code_of(SIGHUP);
+  const bool stopped = by_signal && folder.has(kReady);  // one that came to a rank itself
+  if (result.exit_code != 0 && !stopped && !folder.has("error_reported")) {
     const int signal = result.exit_code > 128 ? result.exit_code - 128 : 0;
     note("a rank was ended by {}, and the job with it; what was saved before is whole",
          signal > 0 ? fmt::format("signal {} ({})", signal, strsignal(signal)) : fmt::format("exit code {}", result.exit_code));

@@ -86,14 +86,15 @@ class Run {
     }
     seconds_ = now_seconds() - begin;
     trained_ = step_ - first_step;
-    bool stopped = distributed::any(interrupted());
+    const int signal = static_cast<int>(distributed::maximum(interrupt_signal()));  // all ranks end alike
+    const bool stopped = signal != 0;
     if (!stopped && validated_at_ != step_) validate();
     save();
     report();
     if (stopped) {
       std::string of = total_ == kUntilTheTimeIsUp ? "" : fmt::format(" of {}", total_);
       note("stopped at step {}{}{}", step_, of, o_.out.empty() ? "" : "; saved, --resume continues");
-      return kInterrupted;
+      return exit_code_of(signal);
     }
     return 0;
   }

@@ -94,8 +94,12 @@ TEST(Trace, UnwritableFileIsAnError) {
 TEST(Interrupt, FirstSignalSetsTheFlag) {
   InterruptGuard guard;
   EXPECT_FALSE(interrupted());
-  std::raise(SIGINT);
-  EXPECT_TRUE(interrupted());
+  EXPECT_EQ(interrupt_signal(), 0);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    std::raise(signal);
+    EXPECT_TRUE(interrupted());
+    EXPECT_EQ(interrupt_signal(), signal);
+  }
 }
 
 std::string parse_error_of(const std::string& text) {

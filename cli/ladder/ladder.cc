@@ -55,8 +55,8 @@ int ladder(Options o) {
     std::fflush(stdout);
   }
   if (interrupted()) {
-    note("stopped by Ctrl-C{}", o.ladder.out.empty() ? "" : "; what was done is saved");
-    return kInterrupted;
+    note("stopped{}", o.ladder.out.empty() ? "" : "; what was done is saved");
+    return exit_code_of(interrupt_signal());
   }
   if (climb.failed()) note("the loss of the final check does not fall");
   return climb.failed() ? kUserError : 0;

@@ -5,14 +5,16 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 
 namespace ws {
 namespace {
 volatile std::sig_atomic_t signal_seen = 0;
-struct sigaction previous_int, previous_term, previous_usr1;
+constexpr int kGuarded[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};  // the last: what mpirun passes on to its ranks
+struct sigaction previous[std::size(kGuarded)];
 
-void remember(int) { signal_seen = 1; }
+void remember(int signal) { signal_seen = signal; }
 
 void tell_the_job() {
   const char* folder = std::getenv("WHOLESTEP_JOB_FOLDER");
@@ -27,18 +29,18 @@ InterruptGuard::InterruptGuard() {
   action.sa_handler = remember;
   action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second signal does what it did before
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, &previous_int);
-  sigaction(SIGTERM, &action, &previous_term);
-  sigaction(SIGUSR1, &action, &previous_usr1);  // what mpirun passes on to its ranks
+  for (size_t i = 0; i < std::size(kGuarded); ++i) {
+    sigaction(kGuarded[i], &action, &previous[i]);
+    if (kGuarded[i] == SIGHUP && previous[i].sa_handler == SIG_IGN) sigaction(SIGHUP, &previous[i], nullptr);
+  }
   tell_the_job();
 }
 
 InterruptGuard::~InterruptGuard() {
-  sigaction(SIGINT, &previous_int, nullptr);
-  sigaction(SIGTERM, &previous_term, nullptr);
-  sigaction(SIGUSR1, &previous_usr1, nullptr);
+  for (size_t i = 0; i < std::size(kGuarded); ++i) sigaction(kGuarded[i], &previous[i], nullptr);
 }
 
 bool interrupted() { return signal_seen != 0; }
+int interrupt_signal() { return signal_seen; }
 
 }  // namespace ws

@@ -3,8 +3,8 @@
 
 namespace ws {
 
-/// While it lives, the first SIGINT, SIGTERM or SIGUSR1 only sets a flag; a second one ends the process as usual. In a job of several
-/// ranks it says so: a file "ready" in the folder that WHOLESTEP_JOB_FOLDER names.
+/// While it lives, the first SIGINT, SIGTERM, SIGHUP (unless it is ignored, as under nohup) or SIGUSR1 only sets a flag; a second one
+/// ends the process as usual. In a job of several ranks it says so: a file "ready" in the folder that WHOLESTEP_JOB_FOLDER names.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -15,5 +15,7 @@ class InterruptGuard {
 
 /// Whether a guarded signal arrived.
 bool interrupted();
+/// Which one came last; 0 where none did.
+int interrupt_signal();
 
 }  // namespace ws

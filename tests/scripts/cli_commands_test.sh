@@ -113,6 +113,24 @@ code=0; wait $pid || code=$?
 [ $code = 130 ] || fail "after Ctrl-C train exits with $code"
 [ -f cut/checkpoint/model.safetensors ] || fail "Ctrl-C left no checkpoint"
 [ "$(find cut -name '*.tmp*' -o -name '.*' | wc -l)" = 0 ] || fail "Ctrl-C left $(find cut -name '*.tmp*' -o -name '.*')"
+# Other wishes to end, each with its own exit code; one that is ignored, as under nohup, is none.
+for signal in TERM:143 HUP:129; do
+  rm -rf ended
+  "$WS" train "${options[@]}" --steps 10000000 --out ended --json >train 2>progress &
+  pid=$!
+  for _ in $(seq 100); do [ -s ended/metrics.jsonl ] && break; sleep 0.1; done
+  kill -${signal%:*} $pid
+  code=0; wait $pid || code=$?
+  [ $code = "${signal#*:}" ] && [ -f ended/checkpoint/model.safetensors ] || fail "after SIG${signal%:*} train exits with $code: $(cat progress)"
+done
+(trap '' HUP; exec "$WS" train "${options[@]}" --steps 10000000 --out ended --overwrite --json >train 2>progress) &
+pid=$!
+for _ in $(seq 100); do [ "$(grep -c lr ended/metrics.jsonl)" -lt 10 ] && break; sleep 0.1; done
+kill -HUP $pid
+sleep 0.5
+kill -TERM $pid || fail "an ignored SIGHUP ends train: $(cat progress)"
+code=0; wait $pid || code=$?
+[ $code = 143 ] || fail "after an ignored SIGHUP train exits with $code: $(cat progress)"
 cp -r cut killed
 "$WS" train --resume --out killed --json >train 2>progress &
 pid=$!

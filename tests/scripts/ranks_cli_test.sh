@@ -63,14 +63,17 @@ code=$?
 [ $code != 0 ] && [ "$(grep -c . err)" = 1 ] && grep -q 'ended by signal 9' err || complain "killed rank: exit $code, $(cat err)"
 "$WS" generate --checkpoint killed --tokens 3 >out 2>err || complain "the checkpoint of a killed job: $(cat err)"
 
-# Ctrl-C: all ranks end at one step, saved.
-"$WS" "${small[@]}" --steps 1000000 --save-every 5 --out stopped --ranks 2 >out 2>err &
-job=$!
-for _ in $(seq 300); do [ -e stopped/checkpoint/model.safetensors ] && break; sleep 0.1; done
-kill -INT $job
-wait $job
-code=$?
-[ $code = 130 ] && grep -q 'saved, --resume continues' err || complain "Ctrl-C: exit $code, $(cat err)"
+# Ctrl-C and other wishes to end: all ranks end at one step, saved.
+for signal in INT:130 TERM:143 HUP:129; do
+  rm -rf stopped
+  "$WS" "${small[@]}" --steps 1000000 --save-every 5 --out stopped --ranks 2 >out 2>err &
+  job=$!
+  for _ in $(seq 300); do [ -e stopped/checkpoint/model.safetensors ] && break; sleep 0.1; done
+  kill -${signal%:*} $job
+  wait $job
+  code=$?
+  [ $code = "${signal#*:}" ] && grep -q 'saved, --resume continues' err || complain "SIG${signal%:*}: exit $code, $(cat err)"
+done
 
 # Asked to end before the ranks are ready (or, on a busy machine, before anything is): all end, and no folder is left behind.
 for delay in 0.2 0.5 0.8; do
@@ -81,7 +84,7 @@ for delay in 0.2 0.5 0.8; do
   pkill -TERM -P $job
   wait $job
   code=$?
-  [ $code = 130 ] || [ $code = 143 ] || complain "TERM after $delay s: exit $code, $(cat err)"
+  [ $code = 143 ] || complain "TERM after $delay s: exit $code, $(cat err)"
   [ -z "$(find "$TMPDIR" -maxdepth 1 -name 'wholestep-job-*')" ] || complain "TERM after $delay s leaves $(ls "$TMPDIR")"
   rm -rf early
 done
