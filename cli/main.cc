@@ -9,16 +9,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <new>
 #include <optional>
 
-#include "backend/cpu/isa.h"
 #include "command.h"
-#include "io/file.h"
-#include "passes/pipeline.h"
+#include "flag_options.h"
 #include "ranks.h"
 #include "support/error.h"
 #include "support/flags.h"
@@ -34,61 +30,6 @@ std::string one_line(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
   std::replace(text.begin(), text.end(), '\n', ' ');
   return ws::printable(text, text.size());  // names and words of files may hold what steers a terminal
-}
-
-void add_flag_options(CLI::App& app) {
-  for (const ws::FlagSpec& spec : ws::flag_specs())
-    app.add_option_function<std::string>(
-           spec.option, [&spec](const std::string& value) { ws::set_flag(spec.name, value, spec.option); },
-           fmt::format("{} [{}]", spec.help, spec.environment))
-        ->option_text(spec.value_hint)
-        ->group("Flags of every command");
-}
-
-// Flags whose values are names: a misspelt one would silently do nothing.
-void check_flag_names() {
-  std::vector<std::string> names = ws::pass_and_rule_names();
-  names.emplace_back("fuse");
-  names.emplace_back("repeat_late");
-  names.emplace_back("write_parts");
-  names.emplace_back("derived");
-  for (const std::string& name : ws::flags().disable)
-    if (std::find(names.begin(), names.end(), name) == names.end())
-      ws::fail("--disable (WHOLESTEP_DISABLE): there is no pass or rule '{}'; known ones are {}", name, fmt::join(names, ", "));
-  const std::string& explain = ws::flags().explain;
-  if (!explain.empty() && explain != "fusion") ws::fail("--explain (WHOLESTEP_EXPLAIN) must be fusion, not '{}'", explain);
-  if (!ws::flags().isa.empty()) ws::cpu::wanted_isa(ws::flags().isa);
-}
-
-// In place, as it will be: a device is as good as a file.
-void check_can_trace(const std::string& path) {
-  std::error_code ignored;
-  const ws::NewFolder folder(std::filesystem::path(path).parent_path().string());
-  const bool is_new = !std::filesystem::exists(path, ignored);
-  if (!std::ofstream(path, std::ios::app)) ws::fail("cannot write {}: {}", path, std::strerror(errno));
-  if (is_new) std::filesystem::remove(path, ignored);
-}
-
-// What flags name to be written: found now and not when the work is done. One of several ranks looks, since looking writes.
-void check_flag_places() {
-  if (ws::distributed::rank() != 0) return;
-  const auto check = [](const char* flag, const std::string& place, auto&& can_write) {
-    try {
-      if (!place.empty()) can_write(place);
-    } catch (const ws::Error& e) {
-      ws::fail("{}: {}", flag, e.what());
-    }
-  };
-  check("--dump (WHOLESTEP_DUMP)", ws::flags().dump,
-        [](const std::string& folder) { ws::check_can_write(folder + "/program.txt"); });
-  check("--trace (WHOLESTEP_TRACE)", ws::flags().trace, check_can_trace);
-  // A cache that cannot be written is done without; what can never be a folder is a slip.
-  check("--cache-dir (WHOLESTEP_CACHE_DIR)", ws::flags().cache_dir, [](const std::string& folder) {
-    std::error_code problem;
-    const std::filesystem::file_status found = std::filesystem::status(folder, problem);
-    if (std::filesystem::exists(found) ? !std::filesystem::is_directory(found) : problem == std::errc::not_a_directory)
-      ws::fail("{} is no folder and cannot become one", folder);
-  });
 }
 
 // CLI11's own message lists them from last to first.
@@ -116,9 +57,10 @@ int run(int argc, char** argv) {
   ws::cli::add_roofs(app, action);
   ws::cli::add_scaling(app, action);
   ws::cli::add_inspect(app, action);
-  add_flag_options(app);
+  ws::cli::add_flag_options(app);
   try {
     ws::flags();  // a bad environment variable is an error of every command
+    ws::cli::warn_of_unknown_variables();
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {
     return app.exit(e);  // --help, --version
@@ -129,12 +71,12 @@ int run(int argc, char** argv) {
     ws::note("{} (wholestep --help lists what there is)", one_line(e.what()));
     return ws::cli::kUsageError;
   }
-  check_flag_names();
+  ws::cli::check_flag_names();
   if (!action) {
     fmt::print("{}", app.help());
     return 0;
   }
-  check_flag_places();
+  ws::cli::check_flag_places();
   return action();
 }
 

@@ -24,14 +24,18 @@ struct Event {
   long thread;
 };
 
+struct Recorder;
+Recorder& recorder();
+
 // Leaked on purpose: threads may still add events while the process exits.
 struct Recorder {
   std::mutex mutex;
   std::vector<Event> events;
+  bool is_written = true;  // or has failed to be, which was said
   Recorder() {
     std::atexit([] {
       try {
-        flush_trace();
+        if (!recorder().is_written) flush_trace();
       } catch (const std::exception& problem) {
         write_note(problem.what());
       }
@@ -60,12 +64,15 @@ void trace_event(std::string_view name, std::string_view category, int64_t begin
   std::lock_guard lock(r.mutex);
   r.events.push_back(
       {std::string(name), std::string(category), std::move(arguments_json), begin_ns, end_ns, ::syscall(SYS_gettid)});
+  r.is_written = false;
 }
 
 void flush_trace() {
   if (!tracing()) return;
   Recorder& r = recorder();
   std::lock_guard lock(r.mutex);
+  if (r.events.empty()) return;  // whoever started ranks has none, and they have written theirs
+  r.is_written = true;
   std::error_code ignored;  // the file says what is wrong
   if (auto folder = std::filesystem::path(flags().trace).parent_path(); !folder.empty())
     std::filesystem::create_directories(folder, ignored);

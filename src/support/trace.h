@@ -14,7 +14,7 @@ int64_t trace_now_ns();
 /// One finished event on the calling thread's row. `arguments_json` is "" or the inside of a JSON object: "\"flops\": 12".
 void trace_event(std::string_view name, std::string_view category, int64_t begin_ns, int64_t end_ns,
                  std::string arguments_json = {});
-/// Writes what there is; throws ws::Error naming the file where it cannot.
+/// Writes what there is, if anything; throws ws::Error naming the file where it cannot.
 void flush_trace();
 
 /// An event from construction to destruction.

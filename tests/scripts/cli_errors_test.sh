@@ -206,6 +206,9 @@ refuses 1 "training step 2: the loss is" train --resume --steps 3 --out far_run
 "$WS" --help >/dev/full 2>err
 [ $? = 1 ] && grep -q "cannot write the output: No space left on device" err || { echo "a full device: $(cat err)"; bad=1; }
 
+"$WS" bench --model tiny --steps 1 --trace /dev/full >out 2>err
+[ $? = 1 ] && [ "$(wc -l <err)" = 1 ] && grep -q "cannot write the trace to /dev/full" err || { echo "a trace to a full device: $(cat err)"; bad=1; }
+
 # A checkpoint whose JSON was tampered with.
 "$WS" train --data short.txt --seq 2 --batch 1 --steps 1 --width 16 --blocks 1 --out text_run >out 2>err || { echo "train on a text: $(cat err)"; bad=1; }
 # tampered TEXT FILE SED-EXPRESSION ARGS...
