@@ -22,7 +22,7 @@ struct InspectOptions {
   WorkloadOptions workload;
   std::string show = "summary", optimizer, map, dtype = "fp32", matmul_precision = "highest";
   int64_t memory_budget = 0;
-  int kernel = -1;  // of --show code; -1: all
+  int64_t kernel = -1;  // of --show code; -1: all
   bool json = false, profile = false;
 };
 
@@ -34,18 +34,19 @@ const LoopCall* loop_of(const KernelCall& call) {
 }
 
 /// LLVM's text and the assembly of the kernels, compiled anew from the graph after the passes.
-std::string code_text(const std::string& graph_text, int only) {
+std::string code_text(const std::string& graph_text, int64_t only) {
   ExecutableOptions options;
   options.num_threads = configured_threads();
   auto executable = Executable::compile(parse(graph_text), options);
   const std::vector<KernelCall>& calls = executable->program().calls;
-  if (only >= static_cast<int>(calls.size())) fail("--kernel {}: the step has {} kernels", only, calls.size());
+  if (only >= static_cast<int64_t>(calls.size()))
+    fail("--kernel {}: the step has {} kernels, counted from 0", only, calls.size());
   std::string backend = cpu_backend().name();
   auto isa = cpu::isa_from_name(std::string_view(backend).substr(backend.find(':') + 1));
   cpu::LoopCompiler compiler({cpu::loop_isa(isa.value_or(cpu::best_isa())), "", 1});
   std::string text;
   for (size_t i = 0; i < calls.size(); ++i) {
-    if (only >= 0 && static_cast<int>(i) != only) continue;
+    if (only >= 0 && static_cast<int64_t>(i) != only) continue;
     text += fmt::format("; kernel {}: {}\n", i, calls[i].name);
     if (const LoopCall* loop = loop_of(calls[i]))
       text += compiler.llvm_ir(*loop->kernel) + "\n" + compiler.assembly(*loop->kernel) + "\n";
@@ -163,7 +164,7 @@ void add_inspect(CLI::App& app, Action& action) {
   command->add_option("--show", o->show, "summary, ir, program, cost, memory, predict, kernels, dtypes, code or all");
   command->add_flag("--profile", o->profile, "the time of every kernel, its share of the roof and what was predicted");
   command->add_option("--map", o->map, "FILE.svg or FILE.html for a picture of the arena over the step");
-  command->add_option("--kernel", o->kernel, "which one --show code prints; all where left out");
+  add_number(command, "--kernel", o->kernel, 0, kMaxMeasuredSteps, "which one --show code prints, from 0; all where left out");
   command->add_option("--optimizer", o->optimizer, "as in train");
   add_dtype_option(command, o->dtype);
   add_precision_option(command, o->matmul_precision);

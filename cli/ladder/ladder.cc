@@ -1,4 +1,7 @@
 // ladder: the optimization ladder of the book d2l on this machine; compare: two of its reports side by side.
+#include <filesystem>
+#include <optional>
+
 #include "api/training_state.h"
 #include "backend/backend.h"
 #include "command.h"
@@ -6,6 +9,7 @@
 #include "io/file.h"
 #include "ladder/climb.h"
 #include "ladder/report.h"
+#include "run_folder.h"
 #include "support/error.h"
 #include "support/interrupt.h"
 #include "support/log.h"
@@ -43,7 +47,15 @@ int ladder(Options o) {
   o.ladder.steps = o.steps;
   o.ladder.timing.rounds = o.rounds > 0 ? static_cast<int>(o.rounds) : is_quick ? 3 : 5;
   o.ladder.timing.seconds_per_turn = is_quick ? 0.3 : 1.0;
-  if (!o.ladder.out.empty()) check_can_write(o.ladder.out + "/ladder.json");
+  std::optional<RunFolder> folder;
+  if (!o.ladder.out.empty()) {
+    check_can_write(o.ladder.out + "/ladder.json");
+    folder.emplace(o.ladder.out);
+    std::error_code ignored;
+    const bool climbed = std::filesystem::exists(o.ladder.out + "/ladder.json", ignored);
+    if (holds_saved_run(o.ladder.out) && !climbed) fail("{} holds a run of train: give another --out", o.ladder.out);
+    if (climbed) note("{} holds a ladder, which this one replaces at its end", o.ladder.out);
+  }
   Climb climb(o.ladder);
   Json report = climb.run();
   if (!o.ladder.out.empty()) save(o.ladder.out, climb, report);

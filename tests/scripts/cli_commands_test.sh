@@ -244,3 +244,5 @@ grep -q . inspect || fail "inspect printed nothing"
 grep -q '"rung":"R1"' ladder && [ "$(field ladder logits_bit_identical)" = true ] && [ "$(field ladder losses_bit_identical)" = true ] ||
   fail "ladder: $(cat ladder)"
 [ -f climbed/ladder.json ] && [ -f climbed/checkpoint/config.json ] || fail "ladder --out wrote $(ls climbed)"
+"$WS" ladder --text text.txt --seq 16 --steps 0 --rounds 1 --rungs R1 --out climbed --json >ladder 2>progress
+grep -qF 'climbed holds a ladder, which this one replaces at its end' progress || fail "a second ladder: $(cat progress)"

@@ -88,6 +88,8 @@ refuses 1 "--dump (WHOLESTEP_DUMP): cannot write short.txt: Not a directory" ben
 refuses 1 "--dump (WHOLESTEP_DUMP): cannot write /proc/nowhere: No such file or directory" bench --model tiny --dump /proc/nowhere
 refuses 1 "--trace (WHOLESTEP_TRACE): cannot write short.txt: Not a directory" bench --model tiny --trace short.txt/trace.json
 refuses 1 "--trace (WHOLESTEP_TRACE): cannot write .: Is a directory" bench --model tiny --trace .
+refuses 1 "--kernel must be at least 0, not -1" inspect --model tiny --show code --kernel -1
+refuses 1 "the step has" inspect --model tiny --show code --kernel 1000
 for folder in short.txt short.txt/cache; do
   refuses 1 "--cache-dir (WHOLESTEP_CACHE_DIR): $folder is no folder and cannot become one" bench --model tiny --cache-dir $folder
 done
@@ -178,6 +180,7 @@ cp -r done_run same_run
 refuses 1 "done_run holds a run: continue it by --resume, give another --out, or replace it by --overwrite" train --data numbers.csv --out done_run
 refuses 1 "give --resume or --overwrite, not both" train --resume --overwrite --out done_run
 refuses 1 "--overwrite needs --out" train --data numbers.csv --overwrite
+refuses 1 "done_run holds a run of train: give another --out" ladder --out done_run
 diff -r done_run same_run || { echo "a refused run was touched"; bad=1; }
 refuses 1 "training step 1: " train --data huge.csv --loss mse --out same_run --overwrite
 diff -r done_run same_run || { echo "a run was replaced by one without a step"; bad=1; }
