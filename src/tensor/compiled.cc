@@ -46,14 +46,15 @@ std::vector<Type> types_of(std::span<const Tensor> inputs) {
   return types;
 }
 
-/// Samples of a batch that differs from the one before in having fewer of them, else 0: as an epoch's last does.
-int64_t smaller_batch(std::span<const Type> before, std::span<const Tensor> inputs) {
+/// Samples of a batch (inputs that have their first dim in common) which differs from the one before in their number alone, else 0.
+int64_t batch_of_another_size(std::span<const Type> before, std::span<const Tensor> inputs) {
   int64_t samples = 0;
+  if (before.size() < 2) return 0;
   for (size_t i = 0; i < before.size(); ++i) {
     const Type now = inputs[i].impl()->type();
     if (now.shape.rank() < 1 || before[i].shape.rank() != now.shape.rank() || before[i].dtype != now.dtype) return 0;
     if (!std::ranges::equal(now.shape.dims().subspan(1), before[i].shape.dims().subspan(1))) return 0;
-    if (now.shape[0] >= before[i].shape[0] || (samples > 0 && now.shape[0] != samples)) return 0;
+    if (now.shape[0] == before[i].shape[0] || (samples > 0 && now.shape[0] != samples)) return 0;
     samples = now.shape[0];
   }
   return samples;
@@ -120,9 +121,9 @@ void Compiled::Impl::announce(std::span<const Tensor> inputs) const {
   const auto& old = last->arguments;
   if (old.size() != inputs.size())
     return note("{}: compiling once more: {} inputs, were {}", options.name, inputs.size(), old.size());
-  if (const int64_t samples = smaller_batch(old, inputs); samples > 0)
-    return note("{}: a batch of {} instead of {}, such as the last of an epoch: a smaller program is compiled for it, once",
-                options.name, samples, old[0].shape[0]);
+  if (const int64_t samples = batch_of_another_size(old, inputs); samples > 0)
+    return note("{}: a batch of {} instead of {}{}: a program of its own is compiled for it, once", options.name, samples,
+                old[0].shape[0], samples < old[0].shape[0] ? ", such as the last of an epoch" : "");
   std::string changed;
   for (size_t i = 0; i < old.size(); ++i) {
     Type now = inputs[i].impl()->type();

@@ -146,7 +146,7 @@ awk 'BEGIN { srand(1); print "a,b,kind"; for (i = 0; i < 300; ++i) { x = rand();
 samples=(--data table.csv --loss cross_entropy --width 16 --batch 40 --lr 0.01)
 "$WS" train "${samples[@]}" --epochs 3 --out table --json >train 2>progress
 [ "$(field train steps)" = 24 ] || fail "train on a table: $(cat train)"
-[ "$(grep -c compil progress)" = 1 ] && grep -qF 'train_step: a batch of 20 instead of 40, such as the last of an epoch: a smaller program is compiled for it, once' progress ||
+[ "$(grep -c compil progress)" = 1 ] && grep -qF 'train_step: a batch of 20 instead of 40, such as the last of an epoch: a program of its own is compiled for it, once' progress ||
   fail "the last batch: $(cat progress)"
 "$WS" train "${samples[@]}" --steps 11 --out cut_table --json >train 2>progress
 "$WS" train --epochs 3 --out cut_table --resume --json >train 2>progress   # options are remembered
