@@ -109,7 +109,7 @@ int main(int argc, char** argv) {
   } catch (const ws::cli::Stopped& e) {
     return end_with(e.what(), ws::cli::exit_code_of(ws::interrupt_signal()));
   } catch (const std::bad_alloc&) {
-    return end_with("out of memory", ws::cli::kUserError);
+    return end_with("out of memory: use a smaller batch, model or data set", ws::cli::kUserError);
   } catch (const std::exception& e) {
     return end_with(e.what(), ws::cli::kInternalError);
   }

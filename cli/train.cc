@@ -115,7 +115,8 @@ class Run {
     try {
       trainer_.prepare(last.X, last.y);
     } catch (const Error& e) {
-      fail("--batch {}: the last batch of an epoch has 1 of the {} samples: {}", o_.batch, data_.size, e.what());
+      fail("--batch {}: the last batch of an epoch has 1 of the {} samples: {}", o_.batch, data_.size,
+           in_words_of_file(o_.model, e.what()));
     }
   }
 
@@ -146,7 +147,7 @@ class Run {
       double lr = schedule_(position(step_));
       if (lr != optimizer_->lr()) optimizer_->set_lr(lr);
     }
-    double loss = trainer_.train_step(batch.X, batch.y).item();
+    double loss = in_words_of(o_.model, [&] { return trainer_.train_step(batch.X, batch.y).item(); });
     ++step_;
     if (first_losses_.size() < 20) first_losses_.push_back(loss);
     losses_since_validation_ += loss, ++steps_since_validation_;
@@ -342,7 +343,8 @@ int train(TrainOptions o) {
   }
   config["options"] = lasting_options(o);
   config["size"] = data.size;
-  auto model = model_from_json(json_at(config, "model", "config.json"), Key(o.seed()), o.model);
+  const Json& description = json_at(config, "model", "config.json");
+  auto model = in_words_of(o.model, [&] { return model_from_json(description, Key(o.seed()), o.model); });
   Loss loss = o.loss == "mse" ? Loss(MSE()) : Loss(SoftmaxCrossEntropy());
   return Run(o, config, std::move(data), std::move(model), std::move(loss)).train();
 }

@@ -1,5 +1,8 @@
 #include "runtime/executable.h"
 
+#include <new>
+#include <utility>
+
 #include "runtime/checked_run.h"
 #include "runtime/thread_pool.h"
 #include "support/bytes.h"
@@ -108,6 +111,22 @@ PlannedProgram Executable::plan(const Graph& graph, const ExecutableOptions& opt
 
 namespace {
 
+void* arena_of(int64_t bytes) {
+  const auto fail_without = [&] {
+    fail_at_run(
+        "out of memory: the {} of a step's temporaries could not be had; use a smaller batch or model, or a memory budget",
+        bytes_text(static_cast<double>(bytes)));
+  };
+  try {
+    return cpu_backend().allocate(bytes);
+  } catch (const std::bad_alloc&) {
+    fail_without();
+  } catch (const RuntimeError&) {
+    fail_without();
+  }
+  return nullptr;
+}
+
 /// The loop's ops run one after the other, so those of a thread can share their temporaries.
 struct SharedArena {
   void* memory = nullptr;
@@ -115,9 +134,9 @@ struct SharedArena {
   ~SharedArena() { cpu_backend().release(memory, bytes); }
   void* at_least(int64_t wanted) {
     if (wanted > bytes) {
-      cpu_backend().release(memory, bytes);
-      memory = nullptr;
-      memory = cpu_backend().allocate(bytes = wanted);
+      cpu_backend().release(std::exchange(memory, nullptr), std::exchange(bytes, 0));
+      memory = arena_of(wanted);
+      bytes = wanted;
     }
     return memory;
   }
@@ -135,7 +154,7 @@ void Executable::ensure_arena() {
     arena_ = plan_.arena_bytes > 0 ? shared_arena.at_least(plan_.arena_bytes) : nullptr;
     return;
   }
-  if (arena_ == nullptr && plan_.arena_bytes > 0) arena_ = cpu_backend().allocate(plan_.arena_bytes);
+  if (arena_ == nullptr && plan_.arena_bytes > 0) arena_ = arena_of(plan_.arena_bytes);
 }
 
 int64_t Executable::temporary_bytes() const { return plan_.arena_bytes + device_->scratch_bytes(); }

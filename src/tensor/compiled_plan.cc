@@ -1,4 +1,5 @@
 // What a step would need before anything of it exists: plans for other batches, and the refusal of what does not fit the machine.
+#include "analysis/machine_memory.h"
 #include "analysis/reports.h"
 #include "support/bytes.h"
 #include "support/error.h"
@@ -95,9 +96,10 @@ void Compiled::Impl::refuse_if_too_large(const Executable& executable, const std
   if (batch > 0)
     advice = fmt::format("the largest batch that fits is {} (not {}); else use checkpoint() or a memory budget", batch,
                          batch_of(arguments));
-  throw MemoryError(fmt::format("{}: this step needs {} by plan ({} of it temporaries), this machine has {}: {}", options.name,
-                                in_words(needed), in_words(executable.temporary_bytes()), in_words(available), advice),
-                    needed, available, batch);
+  throw MemoryError(
+      fmt::format("{}: this step needs {} by plan ({} of it temporaries), {} {}: {}", options.name, in_words(needed),
+                  in_words(executable.temporary_bytes()), whose_memory(), in_words(available), advice),
+      needed, available, batch);
 }
 
 MemoryAnalysis Compiled::plan(std::span<const Tensor> inputs, int64_t batch) {

@@ -212,6 +212,29 @@ refuses 1 "training step 2: the loss is" train --resume --steps 3 --out far_run
 "$WS" bench --model tiny --steps 1 --trace /dev/full >out 2>err
 [ $? = 1 ] && [ "$(wc -l <err)" = 1 ] && grep -q "cannot write the trace to /dev/full" err || { echo "a trace to a full device: $(cat err)"; bad=1; }
 
+# What layers refuse names the file that describes them, in its words.
+printf '{"type": "sequential", "layers": [{"type": "dense", "n_in": 3, "n_out": 1}]}' >wide.json
+printf '{"type": "mlp", "sizes": [1, 0, 1]}' >none.json
+for mode in loop compiled; do
+  refuses 1 "wide.json: dense '0': input [2, 1] has 1 features in its last dim, but the layer was built for 3" train --data numbers.csv --batch 2 --model wide.json --mode $mode
+done
+refuses 1 "has 1 of the 3 samples: wide.json: dense '0': input [1, 1] has 1 features" train --data longer.csv --batch 2 --model wide.json
+refuses 1 "none.json: dense 'layers.0': its output size is 0" train --data numbers.csv --model none.json
+
+# A limit of memory says whose it is; memory that the system denies, what it was for.
+refuses 1 "--memory-limit (WHOLESTEP_MEMORY_LIMIT) allows 1.00 MiB" bench --model mlp --memory-limit 1MiB
+small_gpt=(bench --model gpt --width 16 --blocks 1 --threads 1 --steps 1)
+(
+  ulimit -v 1000000
+  "$WS" --version >out 2>err || exit 0  # sanitizers need more for themselves
+  bad=0
+  refuses 1 "in blocks.0" "${small_gpt[@]}" --batch 4096 --mode loop
+  grep -q ": out of memory: a tensor f32\[4096, 128, [0-9]*\] of [0-9.]* MiB could not be had" err || { cat err; bad=1; }
+  refuses 1 "GiB of a step's temporaries could not be had" "${small_gpt[@]}" --batch 16384
+  refuses 1 "out of memory: use a smaller batch, model or data set" bench --model mlp --width 16 --batch 40000000 --threads 1
+  exit $bad
+) || bad=1
+
 # A checkpoint whose JSON was tampered with.
 "$WS" train --data short.txt --seq 2 --batch 1 --steps 1 --width 16 --blocks 1 --out text_run >out 2>err || { echo "train on a text: $(cat err)"; bad=1; }
 # tampered TEXT FILE SED-EXPRESSION ARGS...
