@@ -39,6 +39,9 @@ void check_folder(const TrainOptions& o) {
     fail("{} holds no checkpoint: its run ended before it saved anything; leave --resume out to start anew", o.out);
 }
 
+constexpr size_t kRecentSteps =
+    20;  // that a loss shown is the mean of, and the result's mean_loss_first_20 and mean_loss_last_20
+
 class Run {
  public:
   Run(const TrainOptions& o, Json config, TrainData data, std::unique_ptr<Module> model, Loss loss)
@@ -73,7 +76,8 @@ class Run {
     double begin = now_seconds();
     int64_t first_step = first_step_ = step_;
     {
-      Progress progress("train", total_ == kUntilTheTimeIsUp ? 0 : total_ - first_step, data_.item, data_.items_per_step);
+      Progress progress("train", total_ == kUntilTheTimeIsUp ? 0 : total_ - first_step, data_.item, data_.items_per_step,
+                        fmt::format("mean of the last {} steps", kRecentSteps));
       Prefetcher<Samples> batches(data_.batch, step_, total_);
       while (step_ < total_ && !is_time_to_stop(begin)) {
         one_step(batches.next());
@@ -149,10 +153,10 @@ class Run {
     }
     double loss = in_words_of(o_.model, [&] { return trainer_.train_step(batch.X, batch.y).item(); });
     ++step_;
-    if (first_losses_.size() < 20) first_losses_.push_back(loss);
+    if (first_losses_.size() < kRecentSteps) first_losses_.push_back(loss);
     losses_since_validation_ += loss, ++steps_since_validation_;
     last_losses_.push_back(loss);
-    if (last_losses_.size() > 20) last_losses_.pop_front();
+    if (last_losses_.size() > kRecentSteps) last_losses_.pop_front();
     record({{"step", step_}, {"loss", json_number(loss)}, {"lr", optimizer_->lr()}});
   }
 

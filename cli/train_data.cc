@@ -101,7 +101,7 @@ TrainData sample_data(const std::string& source, const std::string& target, uint
   d.validation = {set.X_val, set.y_val};
   d.size = set.X.dim(0);
   d.steps_per_epoch = static_cast<double>((d.size + batch - 1) / batch);
-  d.items_per_step = static_cast<double>(batch);
+  d.items_per_step = static_cast<double>(d.size) / d.steps_per_epoch;  // the last batch may be smaller
   d.item = "samples";
   d.features = Shape(set.X.shape().dims().subspan(1));
   return d;

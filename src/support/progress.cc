@@ -32,10 +32,10 @@ std::string human_time(double seconds) {
   return fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
-Progress::Progress(std::string title, int64_t total, std::string item, double items_per_step)
-    : title_(std::move(title)), item_(std::move(item)), total_(total), items_per_step_(items_per_step),
-      loss_(std::numeric_limits<double>::quiet_NaN()), terminal_(::isatty(STDERR_FILENO) == 1), start_(Clock::now()),
-      last_draw_(start_) {}
+Progress::Progress(std::string title, int64_t total, std::string item, double items_per_step, std::string loss_is)
+    : title_(std::move(title)), item_(std::move(item)), loss_is_(std::move(loss_is)), total_(total),
+      items_per_step_(items_per_step), loss_(std::numeric_limits<double>::quiet_NaN()), terminal_(::isatty(STDERR_FILENO) == 1),
+      start_(Clock::now()), last_draw_(start_) {}
 
 Progress::~Progress() {
   if (open_ && terminal_) std::fputc('\n', stderr);
@@ -99,6 +99,7 @@ void Progress::draw(bool last) {
   if (quiet()) return;
   double seconds = std::chrono::duration<double>(last_draw_ - start_).count();
   std::string text = line(title_, done_, total_, seconds, loss_, item_, items_per_step_, terminal_);
+  if (std::isfinite(loss_) && !loss_is_.empty()) text += fmt::format(" ({})", loss_is_);
   if (terminal_) {
     fmt::print(stderr, "\r{}\x1b[K{}", text, last ? "\n" : "");
     open_ = !last;

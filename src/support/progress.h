@@ -13,7 +13,8 @@ namespace ws {
 class Progress {
  public:
   /// `total` steps of `unit` ("steps"); each step is worth `items_per_step` of `item` ("tokens") in the rate. Empty item: steps.
-  Progress(std::string title, int64_t total, std::string item = {}, double items_per_step = 1);
+  /// `loss_is`: what the loss is, said behind it ("mean of 20 steps").
+  Progress(std::string title, int64_t total, std::string item = {}, double items_per_step = 1, std::string loss_is = {});
   /// Ends the terminal line if finish() was not called.
   ~Progress();
   Progress(const Progress&) = delete;
@@ -35,7 +36,7 @@ class Progress {
  private:
   void draw(bool last);
   using Clock = std::chrono::steady_clock;
-  std::string title_, item_;
+  std::string title_, item_, loss_is_;
   int64_t total_, done_ = 0;
   double items_per_step_, loss_;
   bool terminal_, open_ = false;

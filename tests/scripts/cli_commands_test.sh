@@ -152,6 +152,12 @@ samples=(--data table.csv --loss cross_entropy --width 16 --batch 40 --lr 0.01)
 "$WS" train --epochs 3 --out cut_table --resume --json >train 2>progress   # options are remembered
 cmp table/checkpoint/model.safetensors cut_table/checkpoint/model.safetensors || fail "a run on a table, resumed, ends elsewhere"
 
+# What the shown loss is; samples a second count those that there are.
+printf '1,2\n3,5\n' >two.csv
+"$WS" train --data two.csv --steps 300 --json >train 2>progress
+tail -n 1 progress | grep -qE "^train 300/300 .* loss $(printf %.4f "$(field train mean_loss_last_20)") \\(mean of the last 20 steps\\)$" || fail "the last line: $(cat train progress)"
+awk -v rate="$(field train samples_per_s)" -v s="$(field train seconds)" 'BEGIN { exit !(rate * s < 601 && rate * s > 599) }' || fail "samples_per_s: $(cat train)"
+
 # A run that was cut goes on to its own length.
 "$WS" train --data table.csv --steps 3 --out unsaid --json >train 2>progress
 sed -i 's/"steps": *3/"steps": 7/' unsaid/checkpoint/config.json
