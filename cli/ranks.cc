@@ -233,16 +233,17 @@ RanksResult run_ranks(int64_t ranks, const std::vector<std::string>& arguments, 
     close(pipe_ends[0]);
   }
   const int status = wait_for(child);
+  result.signal = first_signal;
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   if (ended_early) {
     if (!folder.has(kReady))
       note("interrupted while the ranks were starting, or at work that has no steps to end at: all were ended");
-    result.exit_code = exit_code_of(first_signal);
+    result.exit_code = exit_code_of(result.signal);
     return result;
   }
   if (result.exit_code == kNotFound) fail("--ranks {}: there is no mpirun; install Debian's openmpi-bin", ranks);
-  if (signals_seen > 0 && result.exit_code == exit_code_of(SIGUSR1)) {  // what the ranks were told by
-    result.exit_code = exit_code_of(first_signal);
+  if (result.signal != 0 && result.exit_code == exit_code_of(SIGUSR1)) {  // what the ranks were told by
+    result.exit_code = exit_code_of(result.signal);
     return result;
   }
   const bool by_signal = result.exit_code == exit_code_of(SIGINT) || result.exit_code == exit_code_of(SIGTERM) ||

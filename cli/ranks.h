@@ -30,6 +30,7 @@ int on_ranks(int64_t ranks, const std::function<int()>& action);
 
 struct RanksResult {
   int exit_code = 0;
+  int signal = 0;      // that came to this process meanwhile and was passed on; 0: none
   std::string output;  // of rank 0, where captured
 };
 /// `wholestep ARGUMENTS` on `ranks` processes of this machine, the cores divided among them unless the flag THREADS says otherwise.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 
 #include "analysis/communication.h"
 #include "command.h"
@@ -48,6 +49,10 @@ class RankBench {
         add("--steps", steps > 0 ? steps : steps_);
     arguments.insert(arguments.end(), more.begin(), more.end());
     RanksResult result = run_ranks(ranks, arguments, true);
+    if (result.signal != 0) {
+      std::raise(result.signal);  // to the ladder's own guard, since it was not there for the first
+      throw Stopped("stopped while bench ran on ranks");
+    }
     if (result.exit_code != 0) fail("ladder: bench on {} ranks ended with exit code {}", ranks, result.exit_code);
     std::string text = result.output;
     while (!text.empty() && text.back() == '\n') text.pop_back();
@@ -86,69 +91,72 @@ void Climb::data_parallel() {
   bool is_quick = options_.task.preset == "quick";
   RankBench bench(task_, is_quick ? 4 : 3);
   Json rows = Json::array();
-  for (const Step& step : steps)
-    for (int ranks : {2, 4}) {
-      if (interrupted() || (is_quick && ranks > 2 && step.of != "R1")) break;
-      const int threads = std::max(1, configured_threads() / ranks);
-      // What each rank does, alone; and what talking costs: then the prediction, then the run.
-      const Json one = bench.run(step, 1, threads, step.batch),
-                 talk = bench.run(step, ranks, threads, ranks * step.batch, {"--shard-optimizer"}, 1);
-      AllReduceCost cost;
-      cost.ranks = ranks;
-      cost.alpha_s = talk.at("all_reduce").at("alpha_s").get<double>();
-      cost.beta_bytes_per_s = talk.at("all_reduce").at("beta_bytes_per_s").get<double>();
-      // More ranks than cores share them: a rank's share of the work takes that much longer.
-      const double crowd = std::max(1.0, static_cast<double>(ranks * threads) / configured_threads());
-      const auto parameters = static_cast<double>(bench_.base->model().num_parameters());
-      auto measure = [&](const std::string& scaling, int64_t batch, const Json& alone) {
-        const double share = static_cast<double>(batch * task_.items_per_sample) / ranks;
-        DataParallelPrediction p = predict_data_parallel(cost, parameters, crowd * milliseconds(alone) * 1e-3, share);
-        fmt::print(stderr, "R5 {} on {} ranks, {} scaling: predicted {:.0f} {}/s (t_compute {:.2f} ms, t_comm {:.2f} ms)\n",
-                   step.of, ranks, scaling, p.tokens_per_s, task_.item, p.compute_s * 1e3, p.communication_s * 1e3);
-        const Json run = bench.run(step, ranks, threads, batch, {"--overlap", "both"});
-        const double rate = share * ranks / (milliseconds(run) * 1e-3);
-        const double before = static_cast<double>(step.batch * task_.items_per_sample) / (milliseconds(one) * 1e-3);
-        const Json& ran = run.at("communication");
-        const Json other = run.value("other_communication", Json::object());
-        const bool overlap = ran.at("overlap").get<bool>();
-        const auto rate_of = [&](const Json& timed) { return share * ranks / (milliseconds(timed) * 1e-3); };
-        const auto rate_with = [&](bool wanted) {
-          return overlap == wanted ? Json(rate) : other.empty() ? Json(nullptr) : Json(rate_of(other));
+  try {
+    for (const Step& step : steps)
+      for (int ranks : {2, 4}) {
+        if (interrupted() || (is_quick && ranks > 2 && step.of != "R1")) break;
+        const int threads = std::max(1, configured_threads() / ranks);
+        // What each rank does, alone; and what talking costs: then the prediction, then the run.
+        const Json one = bench.run(step, 1, threads, step.batch),
+                   talk = bench.run(step, ranks, threads, ranks * step.batch, {"--shard-optimizer"}, 1);
+        AllReduceCost cost;
+        cost.ranks = ranks;
+        cost.alpha_s = talk.at("all_reduce").at("alpha_s").get<double>();
+        cost.beta_bytes_per_s = talk.at("all_reduce").at("beta_bytes_per_s").get<double>();
+        // More ranks than cores share them: a rank's share of the work takes that much longer.
+        const double crowd = std::max(1.0, static_cast<double>(ranks * threads) / configured_threads());
+        const auto parameters = static_cast<double>(bench_.base->model().num_parameters());
+        auto measure = [&](const std::string& scaling, int64_t batch, const Json& alone) {
+          const double share = static_cast<double>(batch * task_.items_per_sample) / ranks;
+          DataParallelPrediction p = predict_data_parallel(cost, parameters, crowd * milliseconds(alone) * 1e-3, share);
+          fmt::print(stderr, "R5 {} on {} ranks, {} scaling: predicted {:.0f} {}/s (t_compute {:.2f} ms, t_comm {:.2f} ms)\n",
+                     step.of, ranks, scaling, p.tokens_per_s, task_.item, p.compute_s * 1e3, p.communication_s * 1e3);
+          const Json run = bench.run(step, ranks, threads, batch, {"--overlap", "both"});
+          const double rate = share * ranks / (milliseconds(run) * 1e-3);
+          const double before = static_cast<double>(step.batch * task_.items_per_sample) / (milliseconds(one) * 1e-3);
+          const Json& ran = run.at("communication");
+          const Json other = run.value("other_communication", Json::object());
+          const bool overlap = ran.at("overlap").get<bool>();
+          const auto rate_of = [&](const Json& timed) { return share * ranks / (milliseconds(timed) * 1e-3); };
+          const auto rate_with = [&](bool wanted) {
+            return overlap == wanted ? Json(rate) : other.empty() ? Json(nullptr) : Json(rate_of(other));
+          };
+          const auto exposed_with = [&](bool wanted) {
+            return overlap == wanted ? ran.at("comm_exposed_ms") : other.empty() ? Json(nullptr) : other.at("comm_exposed_ms");
+          };
+          fmt::print(stderr, "R5 {} on {} ranks, {} scaling: measured {:.0f} {}/s {} overlap{}\n", step.of, ranks, scaling, rate,
+                     task_.item, overlap ? "with" : "without",
+                     other.empty() ? "" : fmt::format(", {:.0f} {}", rate_of(other), overlap ? "without" : "with"));
+          rows.push_back({{"of", step.of},
+                          {"ranks", ranks},
+                          {"threads_per_rank", threads},
+                          {"scaling", scaling},
+                          {"batch", batch},
+                          {"predicted", p.tokens_per_s},
+                          {"tokens_per_s", rate},
+                          {"prediction_error", p.tokens_per_s / rate - 1},
+                          {"ratio", rate / before},
+                          {"predicted_compute_ms", p.compute_s * 1e3},
+                          {"predicted_comm_ms", p.communication_s * 1e3},
+                          {"alpha_us", cost.alpha_s * 1e6},
+                          {"beta_gb_per_s", cost.beta_bytes_per_s * 1e-9},
+                          {"overlap", overlap},
+                          {"overlapped_tokens_per_s", rate_with(true)},
+                          {"plain_tokens_per_s", rate_with(false)},
+                          {"overlap_speedup", run.value("overlap_speedup", Json(nullptr))},
+                          {"overlapped_exposed_comm_ms", exposed_with(true)},
+                          {"plain_exposed_comm_ms", exposed_with(false)},
+                          {"predicted_overlapped", share * ranks / p.overlapped_s},
+                          {"state_bytes", one.at("state_bytes")},
+                          {"sharded_state_bytes", talk.at("state_bytes")},
+                          {"loss_last", run.at("loss_last")}});
         };
-        const auto exposed_with = [&](bool wanted) {
-          return overlap == wanted ? ran.at("comm_exposed_ms") : other.empty() ? Json(nullptr) : other.at("comm_exposed_ms");
-        };
-        fmt::print(stderr, "R5 {} on {} ranks, {} scaling: measured {:.0f} {}/s {} overlap{}\n", step.of, ranks, scaling, rate,
-                   task_.item, overlap ? "with" : "without",
-                   other.empty() ? "" : fmt::format(", {:.0f} {}", rate_of(other), overlap ? "without" : "with"));
-        rows.push_back({{"of", step.of},
-                        {"ranks", ranks},
-                        {"threads_per_rank", threads},
-                        {"scaling", scaling},
-                        {"batch", batch},
-                        {"predicted", p.tokens_per_s},
-                        {"tokens_per_s", rate},
-                        {"prediction_error", p.tokens_per_s / rate - 1},
-                        {"ratio", rate / before},
-                        {"predicted_compute_ms", p.compute_s * 1e3},
-                        {"predicted_comm_ms", p.communication_s * 1e3},
-                        {"alpha_us", cost.alpha_s * 1e6},
-                        {"beta_gb_per_s", cost.beta_bytes_per_s * 1e-9},
-                        {"overlap", overlap},
-                        {"overlapped_tokens_per_s", rate_with(true)},
-                        {"plain_tokens_per_s", rate_with(false)},
-                        {"overlap_speedup", run.value("overlap_speedup", Json(nullptr))},
-                        {"overlapped_exposed_comm_ms", exposed_with(true)},
-                        {"plain_exposed_comm_ms", exposed_with(false)},
-                        {"predicted_overlapped", share * ranks / p.overlapped_s},
-                        {"state_bytes", one.at("state_bytes")},
-                        {"sharded_state_bytes", talk.at("state_bytes")},
-                        {"loss_last", run.at("loss_last")}});
-      };
-      measure("weak", ranks * step.batch, one);
-      if (step.batch % ranks == 0 && step.of == "R1" && !(is_quick && ranks > 2) && !interrupted())
-        measure("strong", step.batch, bench.run(step, 1, threads, step.batch / ranks));
-    }
+        measure("weak", ranks * step.batch, one);
+        if (step.batch % ranks == 0 && step.of == "R1" && !(is_quick && ranks > 2) && !interrupted())
+          measure("strong", step.batch, bench.run(step, 1, threads, step.batch / ranks));
+      }
+  } catch (const Stopped&) {  // the rows so far are kept
+  }
   report_["data_parallel"] = rows;
   if (rows.empty()) return;
   const Json& first = rows[0];

@@ -75,6 +75,16 @@ for signal in INT:130 TERM:143 HUP:129; do
   [ $code = "${signal#*:}" ] && grep -q 'saved, --resume continues' err || complain "SIG${signal%:*}: exit $code, $(cat err)"
 done
 
+# Ctrl-C while the ladder measures on ranks: what was measured before is saved.
+printf 'In the beginning was the word, and the word was with all of them. %.0s' $(seq 40) >text.txt
+"$WS" ladder --text text.txt --seq 16 --steps 0 --rounds 1 --rungs R1,R5 --out climbed >out 2>err &
+job=$!
+for _ in $(seq 600); do grep -q 'R5 R1 on 2 ranks, weak scaling: predicted' err && break; sleep 0.1; done
+kill -INT $job
+wait $job
+code=$?
+[ $code = 130 ] && grep -q '"rung": "R1"' climbed/ladder.json && grep -q 'what was done is saved' err || complain "a ladder stopped at R5: exit $code, $(cat err)"
+
 # Asked to end before the ranks are ready (or, on a busy machine, before anything is): all end, and no folder is left behind.
 for delay in 0.2 0.5 0.8; do
   TMPDIR=$work/tmp && mkdir -p "$TMPDIR" && export TMPDIR
