@@ -13,7 +13,9 @@ using Kind = LoopInstr::Kind;
 constexpr int kSlowLoadWeight = 24;  // sixteen loads, in operations
 constexpr int kHeavyWeight = 100;    // operations of a body that is not worth compiling twice
 constexpr int kWeightOfFourRows = 16, kWeightOfTwoRows = 48;
-constexpr int kRecomputeLimit = 10;  // cheap ops that are computed again rather than kept
+constexpr int64_t kLongRow = 2048,
+                  kVeryLongRow = 1 << 20;  // elements; where prefetching a row of little or much arithmetic stops paying
+constexpr int kRecomputeLimit = 10;        // cheap ops that are computed again rather than kept
 
 class Planner {
  public:
@@ -28,6 +30,7 @@ class Planner {
       pass.is_heavy = weight_of(pass) >= kHeavyWeight && !has_slow_load(pass);
     }
     plan_.rows = rows_of_sweep();
+    choose_prefetching_pass();
     return std::move(plan_);
   }
 
@@ -200,6 +203,21 @@ class Planner {
       weight = std::max(weight, weight_of(pass));
     }
     return weight <= kWeightOfFourRows ? 4 : weight <= kWeightOfTwoRows ? 2 : 1;
+  }
+
+  // A row's first pass waits for what it reads, its last one for what it writes; memory is idle during those between. The heaviest of them
+  // asks ahead. Where even that one is light, long rows stream well by themselves.
+  void choose_prefetching_pass() {
+    const auto num_passes = static_cast<int>(plan_.passes.size());
+    if (kernel_.rank < 2) return;
+    int most = 0;
+    for (int p = 1; p + 1 < num_passes; ++p) {
+      const int weight = weight_of(plan_.passes[static_cast<size_t>(p)]);
+      if (weight <= most) continue;
+      most = weight;
+      plan_.prefetching = p;
+    }
+    plan_.max_prefetched_elements = most <= kWeightOfFourRows ? kLongRow : kVeryLongRow;
   }
 
   bool has_slow_load(const LoopPass& pass) const {

@@ -32,6 +32,10 @@ struct LoopPlan {
   /// Rows swept side by side: their sums are chains of their own, which hide each other's latency, and a column target is loaded and
   /// stored once for all of them. Rows that are left go one by one. A power of two.
   int rows = 1;
+  /// The pass of rows swept one by one that asks for memory which other passes will touch; null: none.
+  const LoopPass* prefetching_pass() const { return prefetching < 0 ? nullptr : &passes[static_cast<size_t>(prefetching)]; }
+  int prefetching = -1;
+  int64_t max_prefetched_elements = 0;  // of a row; longer ones gain nothing
 };
 
 /// Throws InternalError where the kernel breaks the contract of loop_kernel.h.

@@ -277,6 +277,7 @@ class RowEmitter {
       for (const Row& row : rows) spots.push_back({&row, inner, std::vector<Lanes>(kernel_.body.size())});
     }
     emit_loads(pass, spots, low, part);
+    if (&pass == plan_.prefetching_pass() && rows.size() == 1) emit_prefetches(spots);
     for (int v : pass.computes)
       if (instr(v).kind == Kind::kOp)
         for (Spot& spot : spots) {
@@ -291,6 +292,22 @@ class RowEmitter {
     emit_columns(pass, spots, rows.size(), part);
     accumulate(pass, spots, rows, part, carried);
     return carried;
+  }
+
+  /// While this pass computes, what the first pass over the next row reads comes from memory, and what the last one over this row writes.
+  void emit_prefetches(const std::vector<Spot>& spots) {
+    const auto prefetch = [&](int a, bool is_write, int64_t rows_ahead) {
+      if (access(a).step != Step::kUnit) return;
+      Value* ahead = ir_.CreateMul(args_.stride_bytes(a, kernel_.rank - 2), constant(rows_ahead));
+      for (const Spot& spot : spots) {
+        Value* wanted = ir_.CreateICmpSLE(args_.inner_dim(), constant(plan_.max_prefetched_elements));
+        Value* address = element(spot.row->base[static_cast<size_t>(a)], a, ir_.CreateSelect(wanted, spot.inner, constant(0)));
+        memory_.prefetch(advance(address, ahead), is_write);
+      }
+    };
+    for (int v : plan_.passes.front().computes)
+      if (instr(v).kind == Kind::kLoad) prefetch(instr(v).access, false, 1);
+    for (int v : plan_.passes.back().stores) prefetch(instr(v).access, true, 0);
   }
 
   Value* position_dim(const LoopInstr& in) { return in.op->has(kIndexed) ? args_.inner_dim() : nullptr; }

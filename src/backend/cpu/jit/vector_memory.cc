@@ -143,6 +143,12 @@ void VectorMemory::store_one(const Lanes& lanes, llvm::Value* pointer, DType dty
   ir_.CreateAlignedStore(ir_.CreateExtractElement(vectors_.narrow(lanes, dtype), uint64_t{0}), pointer, align_of(dtype));
 }
 
+void VectorMemory::prefetch(llvm::Value* pointer, bool is_write) {
+  const auto flag = [&](int value) { return ir_.getInt32(static_cast<uint32_t>(value)); };
+  const int level = is_write ? 3 : 2;  // what is read waits in L2: L1 has the rows at hand
+  ir_.CreateIntrinsic(llvm::Intrinsic::prefetch, {ir_.getPtrTy()}, {pointer, flag(is_write), flag(level), flag(1)});
+}
+
 // Out of line, as tails are rare and a body may have many of them.
 template <class Body>
 llvm::Function* VectorMemory::helper(const std::string& name, llvm::FunctionType* type, Body&& body) {

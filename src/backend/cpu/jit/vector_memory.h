@@ -31,6 +31,8 @@ class VectorMemory {
   void store(const Lanes& lanes, llvm::Value* pointer, DType dtype, Step step, llvm::Value* stride_bytes, const Part& part);
   /// Lane 0 alone.
   void store_one(const Lanes& lanes, llvm::Value* pointer, DType dtype);
+  /// Asks for the line at `pointer`, which need not be memory of ours.
+  void prefetch(llvm::Value* pointer, bool is_write);
 
  private:
   llvm::Value* load_raw(llvm::Value* pointer, DType dtype, llvm::Value* stride_bytes, const Part& part);
