@@ -63,9 +63,8 @@ void check_learns(const std::string& model, bool samples, const std::string& dat
   if (model == "gpt" && samples) fail("gpt learns texts; samples are for mlp, convnet, encoder or a FILE.json");
   if ((model == "mlp" || model == "convnet" || model == "encoder") && !samples)
     fail(
-        "{} learns samples (fashion-mnist, FILE.npz, FILE.safetensors, FILE.csv, FILE.tsv, a folder of IDX files); --data {} is "
-        "read as a "
-        "text",
+        "{} learns samples (fashion-mnist, FILE.npz, FILE.safetensors, FILE.csv, FILE.tsv, a folder of IDX files); "
+        "--data {} is read as a text",
         model, data);
 }
 
