@@ -88,6 +88,8 @@ inline void pack_adjacent_lines(float* dst, int64_t width, int64_t lines, int64_
 template <class V, class S>
 [[gnu::always_inline]] inline void load_square(typename V::Reg (&square)[V::kLanes], const S* src, int64_t line_stride,
                                                int64_t lines, int part) {
+  if constexpr (requires { V::load_whole_square(square, src, line_stride); })
+    if (lines >= V::kLanes && part == V::kLanes) return V::load_whole_square(square, src, line_stride);
 #pragma GCC unroll 16
   for (int i = 0; i < V::kLanes; ++i) {
     const S* from = src + i * line_stride;

@@ -9,6 +9,9 @@
 namespace ws::cpu {
 namespace {
 
+inline void put(float& to, float x) { to = x; }
+inline void put(Bf16& to, float x) { to = narrow(x); }
+
 /// A strip of C that one block of rows gives with one panel of columns.
 struct Strip {
   int64_t rows, depth, columns;  // depth in words

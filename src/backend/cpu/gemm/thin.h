@@ -102,8 +102,8 @@ void thin_columns(const MicroCall& call, int rows, int64_t columns) {
 }
 
 /// C[MR, NV vectors] where column j of B lies at call.b + j * line_stride, its elements adjacent: squares transposed in registers.
-/// `width` columns are valid, more than NV - 1 vectors.
-template <class V, class S, int MR, int NV>
+/// `width` columns are valid, more than NV - 1 vectors; kWhole: all, so that no line needs a test.
+template <class V, class S, int MR, int NV, bool kWhole>
 void thin_transposed_tile(const MicroCall& call, int64_t line_stride, int64_t width) {
   constexpr int kLanes = V::kLanes;
   constexpr int64_t kLine = 64 / sizeof(S);  // elements: taken whole, since so many columns may share a few sets of the cache
@@ -114,7 +114,7 @@ void thin_transposed_tile(const MicroCall& call, int64_t line_stride, int64_t wi
   const S* const b = static_cast<const S*>(call.b);
   const auto square_of = [&](int v, int64_t p, int part, Rows& a) __attribute__((always_inline)) {
     typename V::Reg square[kLanes];
-    load_square<V>(square, b + v * kLanes * line_stride + p, line_stride, width - v * kLanes, part);
+    load_square<V>(square, b + v * kLanes * line_stride + p, line_stride, kWhole ? kLanes : width - v * kLanes, part);
     const auto step = [&](int u) __attribute__((always_inline)) {
 #pragma GCC unroll 4
       for (int i = 0; i < MR; ++i) acc[i][v] = V::fma(V::broadcast(a.row(i)), square[u], acc[i][v]);
@@ -163,7 +163,9 @@ void thin_transposed_kernel(const MicroCall& call, int64_t line_stride, int64_t 
       if (call.c != nullptr) group.c = call.c + j;
       if (call.rounded != nullptr) group.rounded = call.rounded + j;
       if (call.chain != nullptr) group.chain = call.chain + j;
-      thin_transposed_tile<V, S, MR, vectors>(group, line_stride, width);
+      const bool whole = width == kWidth;
+      (whole ? thin_transposed_tile<V, S, MR, vectors, true> : thin_transposed_tile<V, S, MR, vectors, false>)(group, line_stride,
+                                                                                                               width);
     }
     return j;
   };

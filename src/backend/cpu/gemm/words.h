@@ -5,7 +5,8 @@
 //   word(src, depth_stride, steps)         one word
 // and _part forms for fewer lines, fewer elements. kRowsOnly: the kernels read rows only as rows, never as packed panels. kOneChain:
 // words of several elements continue one chain with all of them, and neutralize_later(word) is there. UnitScope: lives on a thread
-// while it does a unit of work.
+// while it does a unit of work. load_whole_square(square, src, line_stride), where there is a faster one: load_depth of kLanes lines,
+// transposed.
 #pragma once
 #include <cstdint>
 
