@@ -180,6 +180,28 @@ TEST(Files, FoldersAboveAreMadeAndAFailureLeavesNone) {
   EXPECT_FALSE(fs::exists(top + "/e/f"));
 }
 
+TEST(Files, ALinkToNowhereStays) {
+  const std::string top = fresh_path("links"), link = top + "/link";
+  const auto failure_of = [](auto&& make) -> std::string {
+    try {
+      make();
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  fs::create_directories(top);
+  fs::create_symlink("nowhere", link);
+  EXPECT_THAT(failure_of([&] { NewFolder folder(link); }), testing::HasSubstr("links/link: it is a link to nowhere"));
+  EXPECT_THAT(failure_of([&] { NewFolder folder(link + "/"); }), testing::HasSubstr("links/link is a link to nowhere"));
+  EXPECT_THAT(failure_of([&] { check_can_write(link + "/a/b.json"); }), testing::HasSubstr("links/link is a link to nowhere"));
+  EXPECT_TRUE(fs::is_symlink(link));
+  fs::create_directory(top + "/nowhere");
+  check_can_write(link + "/a/b.json");
+  EXPECT_TRUE(fs::is_empty(top + "/nowhere"));
+  EXPECT_TRUE(fs::is_symlink(link));
+}
+
 TEST(Files, FoldersAreExchangedWhole) {
   std::string path = fresh_path("folder_parent") + "/deep/folder";
   write_folder(path, [](const std::string& d) { write_file(d + "/a", "1"); });

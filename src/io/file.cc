@@ -84,9 +84,17 @@ MappedFile::~MappedFile() {
 
 NewFolder::NewFolder(const std::string& path) {
   std::error_code problem;
-  for (fs::path at = path; !at.empty() && !fs::exists(at, problem); at = at.parent_path())  // "a/../b" makes a as well
-    if (at.has_filename()) made_.insert(made_.begin(), at);
-  if (!path.empty()) fs::create_directories(path, problem);
+  std::vector<fs::path> missing;                                                              // the outermost last
+  for (fs::path at = path; !at.empty() && !fs::exists(at, problem); at = at.parent_path()) {  // "a/../b" makes a as well
+    if (fs::is_symlink(fs::symlink_status(at, problem)))
+      fail("cannot write {}: {} is a link to nowhere; make what it points to, or give another name", path,
+           at == path ? "it" : at.string());
+    if (at.has_filename()) missing.push_back(at);
+  }
+  problem.clear();
+  for (; !missing.empty() && !problem; missing.pop_back())
+    if (fs::create_directory(missing.back(), problem)) made_.push_back(missing.back());  // what another made first stays
+  if (!path.empty() && !problem) fs::create_directories(path, problem);                  // says what else is wrong
   if (problem) {
     remove_made();
     fail("cannot write {}: {}", path, problem.message());

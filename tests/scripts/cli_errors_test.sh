@@ -167,6 +167,14 @@ refuses 1 "the file must end in .svg or .html" inspect --model tiny --map run/ma
 refuses 1 "cannot write numbers.csv: Not a directory" inspect --model tiny --map numbers.csv/map.svg
 refuses 1 "cannot write numbers.csv: Not a directory" bench-trainer --out numbers.csv/step.json
 refuses 1 "cannot read missing.ir" eval missing.ir --out run/y.safetensors
+# A link to nowhere, given as a folder, is named and stays.
+ln -s nowhere link
+for command in "train --data numbers.csv --steps 1 --out link" "ladder --out link" "inspect --model tiny --map link/map.svg" \
+  "bench --model tiny --trace link/trace.json" "bench --model tiny --dump link"; do
+  # shellcheck disable=SC2086
+  refuses 1 "is a link to nowhere; make what it points to, or give another name" $command
+  [ -L link ] || { echo "$command removed a link to nowhere"; ln -s nowhere link; bad=1; }
+done
 long=$(printf 'x%.0s' $(seq 300))
 for option in --data --out --model --target; do refuses 1 "$option is empty: give a value, or leave it out" train --steps 1 $option ''; done
 refuses 1 "File name too long" train --data numbers.csv --steps 1 --out run/$long
