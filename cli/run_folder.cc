@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "io/checkpoint.h"
 #include "support/error.h"
 
 namespace ws::cli {
@@ -47,6 +48,35 @@ bool is_current(int file, const std::string& path) {
 
 bool holds_saved_run(const std::string& folder) { return is_there(folder + "/checkpoint"); }
 bool holds_metrics(const std::string& folder) { return is_there(folder + "/metrics.jsonl"); }
+
+bool holds_ladder(const std::string& folder) {
+  if (!is_there(folder + "/ladder.json")) return false;
+  const std::string checkpoint = folder + "/checkpoint";
+  try {
+    const Json config = load_checkpoint_config(checkpoint);
+    return config.contains("model") && !config.contains("options") && !load_checkpoint_state(checkpoint).contains("first_losses");
+  } catch (const Error&) {
+    return false;  // whatever it is, nobody's to replace
+  }
+}
+
+void check_is_no_checkpoint(const std::string& out) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  fs::path whole = fs::weakly_canonical(fs::absolute(out, ignored), ignored);
+  if (!whole.has_filename()) whole = whole.parent_path();
+  for (fs::path at = whole; at.has_relative_path(); at = at.parent_path()) {
+    const std::string name = at.string();
+    if (!is_there(name + "/config.json") || !is_there(name + "/state.json") || !is_there(name + "/model.safetensors")) continue;
+    if (at.filename() == "checkpoint") {
+      const fs::path run = at.parent_path();
+      fail("{} is {} the checkpoint of the run in {}, which replaces it whole: give the folder of a run by --out", out,
+           at == whole ? "itself" : "within", fs::path(out).is_absolute() ? run.string() : fs::proximate(run, ignored).string());
+    }
+    if (at == whole)
+      fail("{} is itself a checkpoint: give another --out; to continue it, name it DIR/checkpoint and give --out DIR", out);
+  }
+}
 
 void check_not_in_use(const std::string& folder) {
   const int file = ::open(lock_path(folder).c_str(), O_RDWR | O_CLOEXEC);

@@ -10,6 +10,12 @@ namespace ws::cli {
 bool holds_saved_run(const std::string& folder);
 bool holds_metrics(const std::string& folder);
 
+/// Whether what is saved there is a ladder's, by what its checkpoint says: a ladder.json may lie beside a run of train.
+bool holds_ladder(const std::string& folder);
+
+/// An Error where `out` is a checkpoint or lies in one: the run that it is of replaces it, with all in it.
+void check_is_no_checkpoint(const std::string& out);
+
 /// An Error where another process trains into `folder` now. Leaves nothing.
 void check_not_in_use(const std::string& folder);
 

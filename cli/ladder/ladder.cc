@@ -49,12 +49,13 @@ int ladder(Options o) {
   o.ladder.timing.seconds_per_turn = is_quick ? 0.3 : 1.0;
   std::optional<RunFolder> folder;
   if (!o.ladder.out.empty()) {
+    check_is_no_checkpoint(o.ladder.out);
     check_can_write(o.ladder.out + "/ladder.json");
     folder.emplace(o.ladder.out);
-    std::error_code ignored;
-    const bool climbed = std::filesystem::exists(o.ladder.out + "/ladder.json", ignored);
-    if (holds_saved_run(o.ladder.out) && !climbed) fail("{} holds a run of train: give another --out", o.ladder.out);
-    if (climbed) note("{} holds a ladder, which this one replaces at its end", o.ladder.out);
+    if (holds_saved_run(o.ladder.out) && !holds_ladder(o.ladder.out))
+      fail("{} holds a run of train: give another --out", o.ladder.out);
+    if (std::error_code ignored; std::filesystem::exists(o.ladder.out + "/ladder.json", ignored))
+      note("{} holds a ladder, which this one replaces at its end", o.ladder.out);
   }
   Climb climb(o.ladder);
   Json report = climb.run();

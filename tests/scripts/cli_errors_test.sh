@@ -199,6 +199,21 @@ rm -r same_run/checkpoint
 refuses 1 "same_run holds no checkpoint: its run ended before it saved anything; leave --resume out" train --resume --out same_run
 "$WS" train --data numbers.csv --steps 2 --batch 2 --width 8 --out same_run >out 2>err && grep -q "metrics.jsonl is of a run that saved nothing" err &&
   [ "$(grep -c '"lr"' same_run/metrics.jsonl)" = 2 ] && [ -e same_run/checkpoint/config.json ] || { echo "after a run that saved nothing: $(cat err)"; bad=1; }
+# A checkpoint is no folder of a run: the run that it is of would replace what was trained there.
+for out in done_run/checkpoint done_run/checkpoint/ ./done_run/checkpoint; do
+  refuses 1 "$out is itself the checkpoint of the run in done_run, which replaces it whole: give the folder of a run by --out" train --steps 4 --resume --out $out
+done
+refuses 1 "is within the checkpoint of the run in $PWD/done_run" train --data numbers.csv --steps 1 --out "$PWD/done_run/checkpoint/new"
+refuses 1 "is itself the checkpoint of the run in done_run" ladder --out done_run/checkpoint
+cp -r done_run/checkpoint copied
+refuses 1 "copied is itself a checkpoint: give another --out" train --steps 4 --resume --out copied
+# Whose a checkpoint beside a ladder.json is, it says itself.
+cp -r done_run climbed && echo '{}' >climbed/ladder.json
+refuses 1 "climbed holds a run of train: give another --out" ladder --out climbed
+echo '{"model": {}}' >climbed/checkpoint/config.json
+echo '{"step": 1, "seed": 0}' >climbed/checkpoint/state.json
+refuses 1 "climbed holds a ladder: give another --out, or replace its checkpoint by --overwrite" train --data numbers.csv --out climbed
+refuses 1 "climbed holds a ladder, which --resume cannot continue: give another --out" train --resume --out climbed
 refuses 1 "--batch 4 contradicts the run in done_run, which has 2" train --batch 4 --steps 4 --resume --out done_run
 refuses 1 "--width 16 contradicts the run in done_run, which has 8" train --width 16 --steps 4 --resume --out done_run
 refuses 1 "--seed 3 contradicts the run in done_run" train --seed 3 --steps 4 --resume --out done_run

@@ -27,6 +27,9 @@ has climbed/ladder.html "prefers-color-scheme: dark"
 grep -qE '(src|href)="?http' climbed/ladder.html && fail "the page asks for something from outside"
 "$WS" generate --checkpoint climbed --prompt "and " --tokens 5 >/dev/null || fail "generate cannot read the ladder's checkpoint"
 
+"$WS" train --data text.txt --out climbed >said 2>notes && fail "train replaced a ladder"
+has notes "climbed holds a ladder: give another --out, or replace its checkpoint by --overwrite"
+
 # The other models; compare.
 for model in encoder mlp; do
   rounds=$([ $model = mlp ] && echo 2 || echo 1)
