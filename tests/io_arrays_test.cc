@@ -201,6 +201,22 @@ TEST(DataSets, CsvTargetsAndArraysOfTheWrongLength) {
   EXPECT_THAT(error_of([&] { load_dataset(npz); }), HasSubstr("X [3, 2] and y [2] must have the same number of samples"));
   save_npz(npz, {{"X", Tensor::zeros({3, 2})}});
   EXPECT_THAT(error_of([&] { load_dataset(npz); }), HasSubstr("must hold the tensors X and y"));
+  const NamedTensors samples = {{"X", Tensor::zeros({3, 2})}, {"y", Tensor::arange(3)}};
+  const auto with = [&](const char* name, const Tensor& X, const char* of, const Tensor& y) {
+    NamedTensors all = {{name, X}, {of, y}};
+    if (std::string_view(name) != "X") all.insert(all.end(), samples.begin(), samples.end());
+    save_npz(npz, all);
+    return error_of([&] { load_dataset(npz); });
+  };
+  EXPECT_THAT(with("X", Tensor::zeros({0, 2}), "y", Tensor::zeros({0})), HasSubstr(": X [0, 2] holds no samples"));
+  EXPECT_THAT(with("X_val", Tensor::zeros({0, 2}), "y_val", Tensor::zeros({0})), HasSubstr(": X_val [0, 2] holds no samples"));
+  EXPECT_THAT(with("X_val", Tensor::zeros({1, 2}), "y_val", Tensor::zeros({2})),
+              HasSubstr(": X_val [1, 2] and y_val [2] must have the same number of samples"));
+  const uint32_t values[] = {1, 3000000000u};
+  const Tensor large = Tensor::from_bytes(values, DType::u32, {2});
+  EXPECT_THAT(with("X", Tensor::zeros({2, 2}), "y", large), HasSubstr(": y holds 3000000000, which does not fit 32 bits"));
+  EXPECT_THAT(with("X", Tensor::from_bytes(values, DType::u32, {2, 1}), "y", Tensor::zeros({2})),
+              HasSubstr(": X holds 3000000000, which does not fit 32 bits"));
   EXPECT_THAT(error_of([&] { load_dataset("nonsense"); }), HasSubstr("'nonsense' is no data set"));
   std::string folder = testing::TempDir() + "/no_idx";
   std::filesystem::create_directories(folder);

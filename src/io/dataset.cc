@@ -18,6 +18,7 @@ constexpr const char* kIdxFiles[] = {"train-images-idx3-ubyte", "train-labels-id
 
 std::pair<Tensor, Tensor> load_idx_pair(const std::string& images_path, const std::string& labels_path) {
   Tensor images = load_idx_images(images_path), labels = load_idx(labels_path);
+  if (images.dim(0) < 1) fail("{} holds no images", images_path);
   if (images.dim(0) != labels.dim(0))
     fail("{} holds {} images, {} {} labels; there must be one label an image", images_path, images.dim(0), labels_path,
          labels.dim(0));
@@ -37,6 +38,9 @@ Dataset load_idx_folder(const std::string& folder) {
   Dataset d;
   std::tie(d.X, d.y) = load_idx_pair(paths[0], paths[1]);
   std::tie(d.X_val, d.y_val) = load_idx_pair(paths[2], paths[3]);
+  if (d.X.dim(1) != d.X_val.dim(1) || d.X.dim(2) != d.X_val.dim(2))
+    fail("{} holds images of {} x {}, {} of {} x {}; they must be of one size", paths[0], d.X.dim(1), d.X.dim(2), paths[2],
+         d.X_val.dim(1), d.X_val.dim(2));
   return d;
 }
 
@@ -90,20 +94,25 @@ Dataset from_table(const std::string& path, const std::string& target) {
 }
 
 /// What layers and losses take: f32, or i32.
-void make_trainable(Tensor& t, const std::string& source) {
+void make_trainable(Tensor& t, const char* name, const std::string& source) {
   if (!t.defined()) return;
   if (t.rank() < 1) fail("{}: a scalar holds no samples", source);
   NoGrad no_grad;
+  if (t.dtype() == DType::u32)
+    for (uint32_t value : t.to_vector<uint32_t>())
+      if (value > static_cast<uint32_t>(INT32_MAX))
+        fail("{}: {} holds {}, which does not fit 32 bits with a sign", source, name, value);
   if (is_floating(t.dtype()))
     t = t.cast(DType::f32);
   else if (t.dtype() != DType::i32)
     t = t.cast(DType::i32);
 }
 
-void check_lengths(const Tensor& X, const Tensor& y, const std::string& source) {
+void check_lengths(const Tensor& X, const Tensor& y, const char* suffix, const std::string& source) {
   if (!X.defined()) return;
-  if (X.dim(0) != y.dim(0) || X.dim(0) < 1)
-    fail("{}: X {} and y {} must have the same number of samples, at least one", source, X.shape().str(), y.shape().str());
+  if (X.dim(0) != y.dim(0))
+    fail("{}: X{} {} and y{} {} must have the same number of samples", source, suffix, X.shape().str(), suffix, y.shape().str());
+  if (X.dim(0) < 1) fail("{}: X{} {} holds no samples", source, suffix, X.shape().str());
 }
 
 }  // namespace
@@ -126,9 +135,10 @@ Dataset load_dataset(const std::string& source, const std::string& target) {
   } else {
     fail("'{}' is no data set: fashion-mnist, a folder of IDX files, or FILE.npz, FILE.safetensors, FILE.csv, FILE.tsv", source);
   }
-  for (Tensor* t : {&d.X, &d.y, &d.X_val, &d.y_val}) make_trainable(*t, source);
-  check_lengths(d.X, d.y, source);
-  check_lengths(d.X_val, d.y_val, source);
+  make_trainable(d.X, "X", source), make_trainable(d.y, "y", source);
+  make_trainable(d.X_val, "X_val", source), make_trainable(d.y_val, "y_val", source);
+  check_lengths(d.X, d.y, "", source);
+  check_lengths(d.X_val, d.y_val, "_val", source);
   return d;
 }
 

@@ -130,6 +130,15 @@ mkdir uneven
 printf '\0\0\010\003\0\0\0\002\0\0\0\001\0\0\0\001ab' | tee uneven/train-images-idx3-ubyte >uneven/t10k-images-idx3-ubyte
 printf '\0\0\010\001\0\0\0\003\0\001\0' | tee uneven/train-labels-idx1-ubyte >uneven/t10k-labels-idx1-ubyte
 refuses 1 "uneven/train-images-idx3-ubyte holds 2 images, uneven/train-labels-idx1-ubyte 3 labels" train --data uneven --out run
+mkdir sizes no_images
+printf '\0\0\010\003\0\0\0\002\0\0\0\001\0\0\0\001ab' >sizes/train-images-idx3-ubyte
+printf '\0\0\010\003\0\0\0\002\0\0\0\001\0\0\0\002abcd' >sizes/t10k-images-idx3-ubyte
+printf '\0\0\010\001\0\0\0\002\0\001' | tee sizes/train-labels-idx1-ubyte >sizes/t10k-labels-idx1-ubyte
+refuses 1 "sizes/train-images-idx3-ubyte holds images of 1 x 1, sizes/t10k-images-idx3-ubyte of 1 x 2; they must be of one size" train --data sizes --out run
+cp sizes/train-* no_images
+printf '\0\0\010\003\0\0\0\0\0\0\0\001\0\0\0\001' >no_images/t10k-images-idx3-ubyte
+printf '\0\0\010\001\0\0\0\0' >no_images/t10k-labels-idx1-ubyte
+refuses 1 "no_images/t10k-images-idx3-ubyte holds no images" train --data no_images --out run
 refuses 1 "no column named 'height'" train --data numbers.csv --target height --out run
 refuses 1 "the loss cross_entropy needs labels 0, 1, .. in y" train --data fractions.csv --loss cross_entropy --out run
 refuses 1 "are no images [height, width, channels]" train --data numbers.csv --model convnet --out run
@@ -160,6 +169,9 @@ refuses 1 "unlike.safetensors: X_val [1, 1] must be like X [2, 2] but for the nu
 { head -c 12 zeros; printf '\0\0\xc0\x7f'; head -c 8 zeros; } >no_number
 tensors no_number.safetensors "{$samples}" <no_number
 refuses 1 "no_number.safetensors: X holds nan in sample 1" train --data no_number.safetensors --out run
+unsigned='"X":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},"y":{"dtype":"U32","shape":[2],"data_offsets":[16,24]}'
+{ head -c 16 zeros; printf '\1\0\0\0\0\0\0\x80'; } | tensors unsigned.safetensors "{$unsigned}"
+refuses 1 "unsigned.safetensors: y holds 2147483648, which does not fit 32 bits with a sign" train --data unsigned.safetensors --out run
 printf '1,2\n3,4\n5,6\n' >longer.csv
 printf '{"type": "sequential", "layers": [{"type": "dense", "n_in": 1, "n_out": 2}, {"type": "batch_norm", "n": 2}]}' >norm.json
 refuses 1 "--batch 2: the last batch of an epoch has 1 of the 3 samples" train --data longer.csv --batch 2 --model norm.json --out run
