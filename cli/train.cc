@@ -57,7 +57,7 @@ class Run {
                   .num_threads = configured_threads(),
                   .compute_dtype = compute_dtype_of(o.dtype),
                   .matmul_precision = matmul_precision_of(o.matmul_precision),
-                  .memory_budget_bytes = o.memory_budget,
+                  .memory_budget_bytes = o.mode == "compiled" ? o.memory_budget : 0,
                   .mesh = o.mesh.mesh(),
                   .shard_optimizer = o.mesh.shard_optimizer}) {
     total_ = steps_in(o.steps, o.epochs);

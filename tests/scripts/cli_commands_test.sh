@@ -176,6 +176,8 @@ sed -i 's/"epochs": 4/"epochs": 5/' stretched/checkpoint/config.json
 "$WS" train "${options[@]}" --steps 1 --overlap on --shard-optimizer --save-every 5 --json >train 2>progress
 grep -qF -- '--overlap on and --shard-optimizer do nothing with one rank: --ranks starts several' progress &&
   grep -qF -- '--save-every does nothing here: there is no --out to save to' progress || fail "options that do nothing: $(cat progress)"
+"$WS" train "${options[@]}" --steps 1 --mode loop --memory-budget 1GiB --json >train 2>progress || fail "--memory-budget in a loop: $(cat progress)"
+grep -qF -- '--memory-budget does nothing here: it is of --mode compiled' progress || fail "--memory-budget in a loop: $(cat progress)"
 "$WS" bench --model tiny --steps 1 --shard-optimizer --json >bench 2>progress
 [ "$(cat progress)" = 'wholestep: --shard-optimizer does nothing with one rank: --ranks starts several' ] || fail "bench: $(cat progress)"
 
