@@ -143,6 +143,10 @@ TEST(Csv, ReadsTables) {
 TEST(Csv, FaultsAreNamed) {
   auto fault = [](const std::string& text) { return error_of([&] { load_csv(fresh("a.csv", text)); }); };
   EXPECT_THAT(fault("a,b\n1,2\n3\n"), HasSubstr("a.csv: line 3 has 1 fields, the first has 2"));
+  const Table tiny = load_csv(fresh("d.csv", "1e-400,-1e-99999999999999999999\n0.01e-400,100e-402\n"));
+  EXPECT_THAT(tiny.values.to_vector<float>(), ElementsAre(0, 0, 0, 0));
+  for (const char* huge : {"1e400", "-100e398", "1e99999999999999999999", "1e39"})
+    EXPECT_THAT(fault(std::string("1,2\n3,") + huge + "\n"), HasSubstr("is not a finite number"));
   EXPECT_THAT(fault("a,b\n1,\n"), HasSubstr("line 2, column 2 (b): '' is not a finite number"));
   EXPECT_THAT(fault("1,2\n3,nan\n"), HasSubstr("line 2, column 2: 'nan' is not"));
   EXPECT_THAT(fault("1,2\n3,1e99\n"), HasSubstr("'1e99'"));

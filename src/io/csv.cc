@@ -16,6 +16,20 @@ namespace {
 
 constexpr size_t kMaxColumns = 1'000'000;
 
+/// Of a number other than 0, by its digits.
+bool is_below_one(std::string_view number) {
+  const size_t e = std::min(number.find_first_of("eE"), number.size());
+  std::string_view power = number.substr(std::min(e + 1, number.size()));
+  if (power.starts_with('+')) power.remove_prefix(1);
+  int64_t exponent = 0;
+  if (std::from_chars(power.data(), power.data() + power.size(), exponent).ec == std::errc::result_out_of_range)
+    return power.starts_with('-');
+  const std::string_view digits = number.substr(0, e);
+  const auto point = static_cast<int64_t>(std::min(digits.find('.'), e)),
+             first = static_cast<int64_t>(std::min(digits.find_first_of("123456789"), e));
+  return exponent < (first < point ? first + 1 - point : first - point);
+}
+
 std::optional<float> number_in(std::string_view field) {
   while (!field.empty() && (field.front() == ' ' || field.front() == '\t')) field.remove_prefix(1);
   while (!field.empty() && (field.back() == ' ' || field.back() == '\t')) field.remove_suffix(1);
@@ -23,9 +37,9 @@ std::optional<float> number_in(std::string_view field) {
   float value = 0;
   auto [end, problem] = std::from_chars(field.data(), field.data() + field.size(), value);
   if (problem == std::errc::result_out_of_range) {  // from_chars tells too large and too small by no value
-    double wide = 0;
-    auto [wide_end, wide_problem] = std::from_chars(field.data(), field.data() + field.size(), wide);
-    if (wide_problem != std::errc() || wide_end != end) return std::nullopt;
+    if (!is_below_one({field.data(), end})) return std::nullopt;
+    double wide = 0;  // may be a float below the normal ones; 0 where it is too small for a double as well
+    std::from_chars(field.data(), end, wide);
     value = static_cast<float>(wide);
   } else if (problem != std::errc()) {
     return std::nullopt;
