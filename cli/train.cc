@@ -81,7 +81,7 @@ class Run {
     int64_t first_step = first_step_ = step_;
     {
       Progress progress("train", total_ == kUntilTheTimeIsUp ? 0 : total_ - first_step, data_.item, data_.items_per_step,
-                        fmt::format("mean of the last {} steps", kRecentSteps));
+                        loss_shown(std::min<int64_t>(kRecentSteps, total_)));
       Prefetcher<Samples> batches(data_.batch, step_, total_);
       while (step_ < total_ && !is_time_to_stop(begin)) {
         one_step(batches.next());
@@ -186,6 +186,9 @@ class Run {
     return values.empty() ? NAN : sum / static_cast<double>(values.size());
   }
   double recent_loss() const { return mean(last_losses_); }
+  static std::string loss_shown(int64_t steps) {
+    return steps == 1 ? "of the last step" : fmt::format("mean of the last {} steps", steps);
+  }
 
   // Returns a line for the terminal.
   std::string validate() {
@@ -320,8 +323,8 @@ Corpus open_corpus(const TrainOptions& o, const Json& config) {
 int train(TrainOptions o) {
   const TrainOptions given = o;
   check_options(o);
-  check_folder(o);
   if (!o.out.empty() && distributed::rank() == 0) check_not_in_use(o.out);
+  check_folder(o);
   Json config;
   if (o.resume) {
     config = load_checkpoint_config(find_checkpoint(o.out));

@@ -103,7 +103,7 @@ wait $pid || true
 "$WS" train "${options[@]}" --steps 10000000 --out cut --json >train 2>progress &
 pid=$!
 for _ in $(seq 100); do [ -s cut/metrics.jsonl ] && break; sleep 0.1; done
-for how in "" --overwrite; do
+for how in "" --overwrite --resume; do
   # shellcheck disable=SC2086
   "$WS" train "${options[@]}" --steps 2 --out cut $how >said 2>notes && fail "two runs train into one folder"
   [ "$(cat notes)" = "wholestep: cut is in use by another run (process $pid): wait until it ends, or give another --out" ] || fail "a second run: $(cat notes)"
@@ -134,7 +134,9 @@ code=0; wait $pid || code=$?
 cp -r cut killed
 "$WS" train --resume --out killed --json >train 2>progress &
 pid=$!
-for _ in $(seq 100); do [ -e killed/.wholestep-lock ] && break; sleep 0.1; done
+for _ in $(seq 100); do [ -s killed/.wholestep-lock ] && break; sleep 0.1; done
+"$WS" train "${options[@]}" --steps 2 --out killed >said 2>notes && fail "two runs train into one folder"
+[ "$(cat notes)" = "wholestep: killed is in use by another run (process $pid): wait until it ends, or give another --out" ] || fail "a second run beside a resumed one: $(cat notes)"
 kill -KILL $pid
 wait $pid || true
 "$WS" train --resume --out killed --steps 10000001 --minutes 0.001 --json >train 2>progress || fail "a killed run's folder stays locked: $(cat progress)"
@@ -156,6 +158,8 @@ cmp table/checkpoint/model.safetensors cut_table/checkpoint/model.safetensors ||
 printf '1,2\n3,5\n' >two.csv
 "$WS" train --data two.csv --steps 300 --json >train 2>progress
 tail -n 1 progress | grep -qE "^train 300/300 .* loss $(printf %.4f "$(field train mean_loss_last_20)") \\(mean of the last 20 steps\\)$" || fail "the last line: $(cat train progress)"
+"$WS" train --data two.csv --steps 7 >said 2>progress
+tail -n 1 progress | grep -qF '(mean of the last 7 steps)' || fail "the last line of a short run: $(cat progress)"
 awk -v rate="$(field train samples_per_s)" -v s="$(field train seconds)" 'BEGIN { exit !(rate * s < 601 && rate * s > 599) }' || fail "samples_per_s: $(cat train)"
 
 # A run that was cut goes on to its own length.
