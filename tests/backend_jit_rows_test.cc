@@ -1,4 +1,5 @@
 // Kernels with reductions, against plain loops that follow the contract's order bit by bit.
+#include "backend/cpu/jit/loop_plan.h"
 #include "backend_jit_support.h"
 
 namespace ws::test {
@@ -123,6 +124,26 @@ TEST(JitRows, Softmax) {
       ASSERT_TRUE(out.guards_whole());
     }
   }
+}
+
+// Memory is asked for in the pass between a row's first and its last one; a kernel of two passes has none.
+TEST(JitRows, PrefetchesBetweenFirstAndLastPass) {
+  KernelWriter softmax(Walk::kRows, 2), unit_sums(Walk::kRows, 2);
+  const int x = softmax.load(DType::f32);
+  const int e = softmax.op("exp", {softmax.op("sub", {x, softmax.reduce_row(x, DType::f32, true)})});
+  softmax.store(softmax.op("div", {e, softmax.reduce_row(e, DType::f32)}), DType::f32);
+  const int y = unit_sums.load(DType::f32);
+  unit_sums.store(unit_sums.op("div", {y, unit_sums.reduce_row(y, DType::f32)}), DType::f32);
+
+  const cpu::LoopPlan plan = cpu::plan_loop(*softmax.done());
+  ASSERT_EQ(plan.passes.size(), 3U);
+  EXPECT_EQ(plan.prefetching_pass(), &plan.passes[1]);
+  EXPECT_EQ(cpu::plan_loop(*unit_sums.done()).prefetching_pass(), nullptr);
+  const auto has_prefetch = [](const std::shared_ptr<const LoopKernel>& kernel) {
+    return compiler(Isa::avx2).llvm_ir(*kernel).find("llvm.prefetch") != std::string::npos;
+  };
+  EXPECT_TRUE(has_prefetch(softmax.done()));
+  EXPECT_FALSE(has_prefetch(unit_sums.done()));
 }
 
 // In place, with row-level operands of its own, a broadcast gain and mixed f64 sums.
