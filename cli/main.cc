@@ -1,7 +1,10 @@
 // wholestep: trains models whose whole step is one compiled call. This file finds the command and turns errors into one line
 // and an exit code: 1 bad input or a run that failed, 2 wrong usage, 3 a fault of ours, 130, 143 or 129 ended by Ctrl-C, SIGTERM or
 // SIGHUP with what was done saved.
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,6 +15,8 @@
 #include <iostream>
 #include <new>
 #include <optional>
+#include <string_view>
+#include <system_error>
 
 #include "command.h"
 #include "flag_options.h"
@@ -87,10 +92,33 @@ int end_with(const std::string& message, int exit_code) {
   return exit_code;
 }
 
+bool stdout_is_a_closed_pipe() {
+  pollfd stream = {STDOUT_FILENO, POLLOUT, 0};
+  return ::poll(&stream, 1, 0) == 1 && (stream.revents & POLLERR) != 0;
+}
+
+/// The results could not be printed, for the reason `error` (0: it is not known any more). A signal may have come because the terminal is
+/// gone, and who closes a pipe early knows.
+int end_unwritten(int error) {
+  if (ws::interrupted()) return ws::cli::exit_code_of(ws::interrupt_signal());
+  if (stdout_is_a_closed_pipe()) return ws::cli::exit_code_of(SIGPIPE);
+  return end_with(fmt::format("cannot write the output{}{}", error == 0 ? "" : ": ", error == 0 ? "" : std::strerror(error)),
+                  ws::cli::kUserError);
+}
+
+/// Files that are opened later must not become what a closed stdout or stderr was.
+void open_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(stream, F_GETFD) < 0 && errno == EBADF)
+      static_cast<void>(::open("/dev/null", O_RDWR));  // the lowest that is free
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_standard_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a write past the file size limit then fails as one to a full disk does
+  std::signal(SIGPIPE, SIG_IGN);  // and one to a pipe that nobody reads: training goes on, or is saved
   // Until a rank guards itself, a wish to end that another rank already heeds must not kill it.
   if (std::getenv("WHOLESTEP_JOB_FOLDER") != nullptr) std::signal(SIGUSR1, SIG_IGN);
   ws::cli::program_arguments().assign(argv + 1, argv + argc);
@@ -99,15 +127,17 @@ int main(int argc, char** argv) {
     job.emplace();
     const int exit_code = run(argc, argv);
     ws::flush_trace();  // at exit it would be too late for an exit code
+    errno = 0;
     std::cout.flush();
     const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout;
-    if (!written && exit_code <= ws::cli::kInternalError)  // a signal may have come because the terminal is gone
-      ws::fail("cannot write the output: {}", std::strerror(errno));
-    return exit_code;
+    return written || exit_code > ws::cli::kInternalError ? exit_code : end_unwritten(errno);
   } catch (const ws::Error& e) {
     return end_with(one_line(e.what()), ws::cli::kUserError);
   } catch (const ws::cli::Stopped& e) {
     return end_with(e.what(), ws::cli::exit_code_of(ws::interrupt_signal()));
+  } catch (const std::system_error& e) {
+    const bool of_printing = std::string_view(e.what()).starts_with("cannot write to file");  // in fmt's words
+    return of_printing ? end_unwritten(e.code().value()) : end_with(e.what(), ws::cli::kInternalError);
   } catch (const std::bad_alloc&) {
     return end_with("out of memory: use a smaller batch, model or data set", ws::cli::kUserError);
   } catch (const std::exception& e) {

@@ -293,5 +293,30 @@ TEST(JitElementwise, RoundsTwiceAndFlushes) {
   }
 }
 
+// What is not arithmetic leaves denormals as they are, whatever else is in the kernel: a machine's maximum would make zeros of them.
+TEST(JitElementwise, SelectsKeepDenormalsFusedOrNot) {
+  KernelWriter alone(Walk::kElements, 1), fused(Walk::kElements, 1);
+  alone.store(alone.op("relu", {alone.load(DType::f32)}), DType::f32);
+  const int x = fused.load(DType::f32), bound = fused.scalar(DType::f32);
+  fused.store(fused.op("relu", {fused.op("neg", {x})}), DType::f32);
+  fused.store(fused.op("select", {fused.op("lt", {x, bound}, DType::boolean), bound, x}), DType::f32);
+  for (Isa isa : machine_isas()) {
+    Array in(DType::f32, 20), negated(DType::f32, 20), of_alone(DType::f32, 20), of_fused(DType::f32, 20), raised(DType::f32, 20);
+    const float values[] = {1e-40f, -1e-40f, 0.0f, -0.0f, 2.5f, -2.5f, 2e-45f, -2e-45f};
+    for (int64_t i = 0; i < 20; ++i) in.at<float>(i) = values[i % 8], negated.at<float>(i) = -values[i % 8];
+    Call(*alone.done(), {20}).bind_dense(0, negated).bind_dense(1, of_alone).run(compile_one(isa, alone.done()), Walk::kElements);
+    Call call(*fused.done(), {20});
+    call.bind_dense(0, in).bind_dense(1, of_fused).bind_dense(2, raised).scalar(0, bits_of(0.0f));
+    call.run(compile_one(isa, fused.done()), Walk::kElements);
+    EXPECT_EQ(first_difference(of_alone, of_fused), -1);
+    for (int64_t i = 0; i < 20; ++i) {
+      const auto bits = [](float value) { return std::bit_cast<uint32_t>(value); };
+      const float value = in.at<float>(i);
+      EXPECT_EQ(bits(of_fused.at<float>(i)), bits(value > 1 ? 0.0f : -value)) << value;
+      EXPECT_EQ(bits(raised.at<float>(i)), bits(value < -1 ? 0.0f : value)) << value;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ws::test

@@ -10,12 +10,13 @@
 #include "ladder/climb.h"
 #include "ladder/parts.h"
 #include "support/interrupt.h"
+#include "support/log.h"
 
 namespace ws::cli {
 namespace {
 
 Json line(const std::string& what, const std::string& result, Json figures) {
-  fmt::print(stderr, "R6 {}: {}\n", what, result);
+  write_stderr(fmt::format("R6 {}: {}\n", what, result));
   Json json = {{"what", what}, {"result", result}};
   json.update(figures);
   return json;

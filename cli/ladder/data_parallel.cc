@@ -109,8 +109,9 @@ void Climb::data_parallel() {
         auto measure = [&](const std::string& scaling, int64_t batch, const Json& alone) {
           const double share = static_cast<double>(batch * task_.items_per_sample) / ranks;
           DataParallelPrediction p = predict_data_parallel(cost, parameters, crowd * milliseconds(alone) * 1e-3, share);
-          fmt::print(stderr, "R5 {} on {} ranks, {} scaling: predicted {:.0f} {}/s (t_compute {:.2f} ms, t_comm {:.2f} ms)\n",
-                     step.of, ranks, scaling, p.tokens_per_s, task_.item, p.compute_s * 1e3, p.communication_s * 1e3);
+          write_stderr(
+              fmt::format("R5 {} on {} ranks, {} scaling: predicted {:.0f} {}/s (t_compute {:.2f} ms, t_comm {:.2f} ms)\n",
+                          step.of, ranks, scaling, p.tokens_per_s, task_.item, p.compute_s * 1e3, p.communication_s * 1e3));
           const Json run = bench.run(step, ranks, threads, batch, {"--overlap", "both"});
           const double rate = share * ranks / (milliseconds(run) * 1e-3);
           const double before = static_cast<double>(step.batch * task_.items_per_sample) / (milliseconds(one) * 1e-3);
@@ -124,9 +125,10 @@ void Climb::data_parallel() {
           const auto exposed_with = [&](bool wanted) {
             return overlap == wanted ? ran.at("comm_exposed_ms") : other.empty() ? Json(nullptr) : other.at("comm_exposed_ms");
           };
-          fmt::print(stderr, "R5 {} on {} ranks, {} scaling: measured {:.0f} {}/s {} overlap{}\n", step.of, ranks, scaling, rate,
-                     task_.item, overlap ? "with" : "without",
-                     other.empty() ? "" : fmt::format(", {:.0f} {}", rate_of(other), overlap ? "without" : "with"));
+          write_stderr(
+              fmt::format("R5 {} on {} ranks, {} scaling: measured {:.0f} {}/s {} overlap{}\n", step.of, ranks, scaling, rate,
+                          task_.item, overlap ? "with" : "without",
+                          other.empty() ? "" : fmt::format(", {:.0f} {}", rate_of(other), overlap ? "without" : "with")));
           rows.push_back({{"of", step.of},
                           {"ranks", ranks},
                           {"threads_per_rank", threads},

@@ -16,6 +16,7 @@
 #include "schedule/program.h"
 #include "support/error.h"
 #include "support/flags.h"
+#include "support/log.h"
 #include "support/progress.h"
 
 namespace ws::cli {
@@ -25,7 +26,7 @@ constexpr int kWarmSteps = 2;  // after the first: page faults are over, caches 
 
 template <class... Args>
 void say(fmt::format_string<Args...> format, Args&&... args) {
-  fmt::print(stderr, "{}\n", fmt::format(format, std::forward<Args>(args)...));
+  write_stderr(fmt::format(format, std::forward<Args>(args)...) + "\n");
 }
 
 int64_t status_bytes(const char* key) {

@@ -101,7 +101,7 @@ const OpDef& sign_op() {
   return def;
 }
 
-// x where x is not below 0, so NaN stays NaN and relu(-0) is -0: one machine instruction. The gradient at 0 is 0.
+// x where x is not below 0, so NaN stays NaN and relu(-0) is -0. The gradient at 0 is 0.
 const OpDef& relu_op() {
   static const OpDef def = unary({
       .name = "relu",

@@ -17,16 +17,19 @@ std::function<void(std::string_view)>& sink() {
 }
 }  // namespace
 
+void write_stderr(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(STDERR_FILENO, text.data(), text.size());
+    if (n <= 0) return;
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+}
+
 void write_note(std::string_view text) {
   std::lock_guard lock(sink_mutex);
   if (sink()) return sink()(text);
   if (quiet()) return;
-  std::string line = fmt::format("wholestep: {}\n", text);
-  for (size_t done = 0; done < line.size();) {
-    ssize_t n = ::write(STDERR_FILENO, line.data() + done, line.size() - done);
-    if (n <= 0) return;
-    done += static_cast<size_t>(n);
-  }
+  write_stderr(fmt::format("wholestep: {}\n", text));
 }
 
 void set_quiet(bool quiet) { is_quiet = quiet; }

@@ -12,6 +12,9 @@
 
 namespace ws {
 
+/// To stderr, as one write. That nobody reads it (a terminal that closed, a full disk) is no error: work goes on and is saved.
+void write_stderr(std::string_view text);
+
 /// Prints "wholestep: TEXT" as one write, so that lines of several threads or ranks do not mix.
 void write_note(std::string_view text);
 

@@ -38,7 +38,7 @@ Progress::Progress(std::string title, int64_t total, std::string item, double it
       start_(Clock::now()), last_draw_(start_) {}
 
 Progress::~Progress() {
-  if (open_ && terminal_) std::fputc('\n', stderr);
+  if (open_ && terminal_) write_stderr("\n");
 }
 
 bool Progress::due() const {
@@ -57,8 +57,7 @@ void Progress::finish() {
 }
 
 void Progress::message(const std::string& text) {
-  fmt::print(stderr, "{}{}\n", terminal_ && open_ ? "\r\x1b[K" : "", text);
-  std::fflush(stderr);
+  write_stderr(fmt::format("{}{}\n", terminal_ && open_ ? "\r\x1b[K" : "", text));
   open_ = false;
 }
 
@@ -101,12 +100,11 @@ void Progress::draw(bool last) {
   std::string text = line(title_, done_, total_, seconds, loss_, item_, items_per_step_, terminal_);
   if (std::isfinite(loss_) && !loss_is_.empty()) text += fmt::format(" ({})", loss_is_);
   if (terminal_) {
-    fmt::print(stderr, "\r{}\x1b[K{}", text, last ? "\n" : "");
+    write_stderr(fmt::format("\r{}\x1b[K{}", text, last ? "\n" : ""));
     open_ = !last;
   } else {
-    fmt::print(stderr, "{}\n", text);
+    write_stderr(text + "\n");
   }
-  std::fflush(stderr);
 }
 
 }  // namespace ws

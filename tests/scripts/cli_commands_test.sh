@@ -123,6 +123,18 @@ for signal in TERM:143 HUP:129; do
   code=0; wait $pid || code=$?
   [ $code = "${signal#*:}" ] && [ -f ended/checkpoint/model.safetensors ] || fail "after SIG${signal%:*} train exits with $code: $(cat progress)"
 done
+# What is printed may have no reader, since a terminal or a pipe closed or a disk is full: the run goes on, or is saved.
+"$WS" train "${options[@]}" --steps 3 --out unread --json >train 2>/dev/full || fail "train with a full stderr: $(cat train)"
+{ code=0; "$WS" train "${options[@]}" --steps 30 --out unread --overwrite 2>&1 || code=$?; echo $code >code; } | true
+[ "$(cat code)" = 141 ] && [ -f unread/checkpoint/model.safetensors ] || fail "into a closed pipe train exits with $(cat code)"
+"$WS" train "${options[@]}" --steps 30 --save-every 5 --out unread --overwrite >&- 2>&- || fail "train with closed streams"
+[ "$(grep -vc '^{.*}$' unread/metrics.jsonl)" = 0 ] || fail "metrics hold $(grep -v '^{.*}$' unread/metrics.jsonl)"
+"$WS" train "${options[@]}" --steps 10000000 --out unread --overwrite >/dev/full 2>/dev/full &
+pid=$!
+for _ in $(seq 100); do [ "$(grep -c lr unread/metrics.jsonl)" -gt 40 ] && break; sleep 0.1; done
+kill -HUP $pid
+code=0; wait $pid || code=$?
+[ $code = 129 ] && "$WS" train --resume --out unread --steps 10000001 --minutes 0.001 --json >train 2>progress || fail "SIGHUP with full streams: $code, $(cat progress)"
 (trap '' HUP; exec "$WS" train "${options[@]}" --steps 10000000 --out ended --overwrite --json >train 2>progress) &
 pid=$!
 for _ in $(seq 100); do [ "$(grep -c lr ended/metrics.jsonl)" -lt 10 ] && break; sleep 0.1; done

@@ -159,9 +159,22 @@ S VectorScalarBuilder::le(S a, S b) {
 S VectorScalarBuilder::logical_and(S a, S b) { return make(ir_.CreateAnd(get(a), get(b)), DType::boolean); }
 S VectorScalarBuilder::logical_or(S a, S b) { return make(ir_.CreateOr(get(a), get(b)), DType::boolean); }
 S VectorScalarBuilder::logical_not(S a) { return make(ir_.CreateNot(get(a)), DType::boolean); }
+// On bits: a select that LLVM sees as a maximum makes zeros of denormals, and what it sees depends on what else is in the kernel. The
+// bounds of a formula (constants other than 0) are left to it: arithmetic follows, which makes zeros of them in any case.
 S VectorScalarBuilder::select(S condition, S if_true, S if_false) {
-  return make(ir_.CreateSelect(get(condition), get(if_true), get(if_false)), if_true.dtype,
-              unwrap(if_true).is_bf16 && unwrap(if_false).is_bf16);
+  const auto is_bound = [](const llvm::Value* arm) {
+    const auto* constant = llvm::dyn_cast<llvm::Constant>(arm);
+    return constant != nullptr && !constant->isZeroValue();
+  };
+  llvm::Value *yes = get(if_true), *no = get(if_false), *result = nullptr;
+  if (is_floating(if_true.dtype) && !is_bound(yes) && !is_bound(no)) {
+    llvm::Type* bits = vector_of(if_true.dtype == DType::f64 ? ir_.getInt64Ty() : ir_.getInt32Ty());
+    llvm::Value* chosen = ir_.CreateSelect(get(condition), ir_.CreateBitCast(yes, bits), ir_.CreateBitCast(no, bits));
+    result = ir_.CreateBitCast(chosen, yes->getType());
+  } else {
+    result = ir_.CreateSelect(get(condition), yes, no);
+  }
+  return make(result, if_true.dtype, unwrap(if_true).is_bf16 && unwrap(if_false).is_bf16);
 }
 
 // By the signed conversion, which every instruction set has and which sends NaN to one value.
