@@ -11,12 +11,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <thread>
 
 #include "command.h"
 #include "support/error.h"
 #include "support/flags.h"
+#include "support/interrupt.h"
 #include "support/log.h"
 #include "wholestep/distributed.h"
 
@@ -24,6 +26,7 @@ namespace ws::cli {
 namespace {
 
 constexpr int kNotFound = 127;
+constexpr int kWishesToEnd[] = {SIGINT, SIGTERM, SIGHUP};
 constexpr auto kReady = "ready";  // a file of the job's folder: ranks end at a step when they are asked to (InterruptGuard)
 volatile std::sig_atomic_t mpirun_process = 0, signals_seen = 0, first_signal = 0, ended_early = 0;
 std::string ready_file;
@@ -40,44 +43,13 @@ void pass_on(int signal) {
   kill(mpirun_process, SIGTERM);
 }
 
-/// Signals go to the ranks while it lives.
-class SignalsPassedOn {
- public:
-  SignalsPassedOn(pid_t mpirun, const std::string& folder) {
-    mpirun_process = mpirun;
-    signals_seen = 0;
-    first_signal = 0;
-    ended_early = 0;
-    ready_file = folder + "/" + kReady;
-    struct sigaction action = {};
-    action.sa_handler = pass_on;
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, &before_int_);
-    sigaction(SIGTERM, &action, &before_term_);
-    sigaction(SIGHUP, &action, &before_hup_);
-    if (before_hup_.sa_handler == SIG_IGN) sigaction(SIGHUP, &before_hup_, nullptr);  // nohup
-  }
-  ~SignalsPassedOn() {
-    sigaction(SIGINT, &before_int_, nullptr);
-    sigaction(SIGTERM, &before_term_, nullptr);
-    sigaction(SIGHUP, &before_hup_, nullptr);
-  }
-  SignalsPassedOn(const SignalsPassedOn&) = delete;
-  SignalsPassedOn& operator=(const SignalsPassedOn&) = delete;
-
- private:
-  struct sigaction before_int_, before_term_, before_hup_;
-};
-
-/// Signals wait while it lives.
+/// Wishes to end wait while it lives.
 class SignalsHeld {
  public:
   SignalsHeld() {
     sigset_t held;
     sigemptyset(&held);
-    sigaddset(&held, SIGINT);
-    sigaddset(&held, SIGTERM);
-    sigaddset(&held, SIGHUP);
+    for (const int signal : kWishesToEnd) sigaddset(&held, signal);
     sigprocmask(SIG_BLOCK, &held, &before_);
   }
   ~SignalsHeld() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
@@ -225,7 +197,12 @@ RanksResult run_ranks(int64_t ranks, const std::vector<std::string>& arguments, 
     become_mpirun(ranks, arguments, folder.path(), threads);
   }
   RanksResult result;
-  const SignalsPassedOn signals(child, folder.path());
+  mpirun_process = child;
+  signals_seen = 0;
+  first_signal = 0;
+  ended_early = 0;
+  ready_file = folder.path() + "/" + kReady;
+  const SignalScope signals(kWishesToEnd, pass_on);
   held.reset();
   if (capture_output) {
     close(pipe_ends[1]);
@@ -246,8 +223,7 @@ RanksResult run_ranks(int64_t ranks, const std::vector<std::string>& arguments, 
     result.exit_code = exit_code_of(result.signal);
     return result;
   }
-  const bool by_signal = result.exit_code == exit_code_of(SIGINT) || result.exit_code == exit_code_of(SIGTERM) ||
-                         result.exit_code == exit_code_of(SIGHUP);
+  const bool by_signal = std::ranges::find(kWishesToEnd, result.exit_code, exit_code_of) != std::end(kWishesToEnd);
   const bool stopped = by_signal && folder.has(kReady);  // one that came to a rank itself
   if (result.exit_code != 0 && !stopped && !folder.has("error_reported")) {
     const int signal = result.exit_code > 128 ? result.exit_code - 128 : 0;

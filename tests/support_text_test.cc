@@ -102,6 +102,27 @@ TEST(Interrupt, FirstSignalSetsTheFlag) {
   }
 }
 
+int signals_taken = 0;
+
+TEST(Interrupt, ScopesNestAndLeaveAnIgnoredHangUpAlone) {
+  const auto before = std::signal(SIGHUP, SIG_IGN);
+  {
+    InterruptGuard outer;
+    std::raise(SIGHUP);
+    EXPECT_FALSE(interrupted());
+    {
+      SignalScope inner(std::initializer_list<int>{SIGTERM, SIGHUP}, [](int) { ++signals_taken; });
+      std::raise(SIGTERM);
+      std::raise(SIGHUP);
+    }
+    EXPECT_EQ(signals_taken, 1);
+    EXPECT_FALSE(interrupted());
+    std::raise(SIGTERM);
+    EXPECT_EQ(interrupt_signal(), SIGTERM);
+  }
+  EXPECT_EQ(std::signal(SIGHUP, before), SIG_IGN);
+}
+
 std::string parse_error_of(const std::string& text) {
   try {
     parse_json(text, "f.json");

@@ -3,16 +3,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <cstdlib>
-#include <iterator>
 #include <string>
 
 namespace ws {
 namespace {
 volatile std::sig_atomic_t signal_seen = 0;
 constexpr int kGuarded[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};  // the last: what mpirun passes on to its ranks
-struct sigaction previous[std::size(kGuarded)];
 
 void remember(int signal) { signal_seen = signal; }
 
@@ -23,21 +20,27 @@ void tell_the_job() {
 }
 }  // namespace
 
-InterruptGuard::InterruptGuard() {
-  signal_seen = 0;
-  struct sigaction action = {};
-  action.sa_handler = remember;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second signal does what it did before
+SignalScope::SignalScope(std::span<const int> signals, void (*handler)(int), int flags) {
+  struct sigaction action = {}, before = {};
+  action.sa_handler = handler;
+  action.sa_flags = flags;
   sigemptyset(&action.sa_mask);
-  for (size_t i = 0; i < std::size(kGuarded); ++i) {
-    sigaction(kGuarded[i], &action, &previous[i]);
-    if (kGuarded[i] == SIGHUP && previous[i].sa_handler == SIG_IGN) sigaction(SIGHUP, &previous[i], nullptr);
+  for (const int signal : signals) {
+    sigaction(signal, nullptr, &before);
+    if (signal == SIGHUP && before.sa_handler == SIG_IGN) continue;
+    sigaction(signal, &action, nullptr);
+    before_.emplace_back(signal, before);
   }
-  tell_the_job();
 }
 
-InterruptGuard::~InterruptGuard() {
-  for (size_t i = 0; i < std::size(kGuarded); ++i) sigaction(kGuarded[i], &previous[i], nullptr);
+SignalScope::~SignalScope() {
+  for (const auto& [signal, before] : before_) sigaction(signal, &before, nullptr);
+}
+
+InterruptGuard::InterruptGuard() {
+  signal_seen = 0;
+  signals_.emplace(kGuarded, remember, static_cast<int>(SA_RESETHAND));  // the second signal does what it did before
+  tell_the_job();
 }
 
 bool interrupted() { return signal_seen != 0; }
