@@ -1,4 +1,6 @@
 // The loop: ops against numbers, broadcasting, views, reading, errors, memory.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -235,6 +237,12 @@ TEST(Allocator, BlocksAreAlignedAndLargeEnough) {
     EXPECT_LE(s->num_bytes, std::max<int64_t>(64, n + n / 8 + 64)) << n;
     EXPECT_EQ(reinterpret_cast<uintptr_t>(s->data) % 64, 0u);
   }
+}
+
+TEST(Allocator, WithoutMemoryTheTensorIsNamed) {
+  for (int64_t n : {int64_t{1} << 50, int64_t{1} << 58})  // no address space, no size class
+    EXPECT_THAT(message_of([n] { Tensor::zeros({n}); }),
+                testing::HasSubstr(fmt::format("out of memory: a tensor f32[{}] of", n)));
 }
 
 TEST(EagerCache, OneCompileForEachSignature) {

@@ -41,7 +41,7 @@ class Backend {
   /// Generates code (in parallel, from the cache where possible) and resolves every address that is known.
   virtual std::unique_ptr<DeviceProgram> load(std::shared_ptr<const Program> program, const MemoryPlan& plan,
                                               int num_threads) = 0;
-  /// Memory that `load`ed programs run on; 64-byte aligned, large blocks on huge pages where the system has them.
+  /// Memory that `load`ed programs run on; 64-byte aligned, large blocks on huge pages where there are any. std::bad_alloc without.
   virtual void* allocate(int64_t bytes) = 0;
   virtual void release(void* memory, int64_t bytes) = 0;
 };

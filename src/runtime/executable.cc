@@ -112,19 +112,13 @@ PlannedProgram Executable::plan(const Graph& graph, const ExecutableOptions& opt
 namespace {
 
 void* arena_of(int64_t bytes) {
-  const auto fail_without = [&] {
-    fail_at_run(
-        "out of memory: the {} of a step's temporaries could not be had; use a smaller batch or model, or a memory budget",
-        bytes_text(static_cast<double>(bytes)));
-  };
   try {
     return cpu_backend().allocate(bytes);
   } catch (const std::bad_alloc&) {
-    fail_without();
-  } catch (const RuntimeError&) {
-    fail_without();
+    fail_at_run(
+        "out of memory: the {} of a step's temporaries could not be had; use a smaller batch or model, or a memory budget",
+        bytes_text(static_cast<double>(bytes)));
   }
-  return nullptr;
 }
 
 /// The loop's ops run one after the other, so those of a thread can share their temporaries.

@@ -4,9 +4,9 @@
 #include <array>
 #include <bit>
 #include <mutex>
+#include <new>
 
 #include "backend/backend.h"
-#include "support/error.h"
 
 namespace ws {
 namespace {
@@ -36,7 +36,7 @@ class Allocator {
  public:
   Storage* take(int64_t num_bytes) {
     SizeClass wanted = size_class_of(num_bytes);
-    if (wanted.index >= kNumClasses) fail_at_run("a tensor of {} bytes does not fit this machine", num_bytes);
+    if (wanted.index >= kNumClasses) throw std::bad_alloc();
     std::lock_guard lock(mutex_);
     Storage* storage = pop(wanted);
     if (!storage) storage = wanted.num_bytes <= kSlabLimit ? carve(wanted) : ask_backend(wanted);

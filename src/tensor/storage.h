@@ -45,7 +45,7 @@ class StorageRef {
   Storage* storage_ = nullptr;
 };
 
-/// Never null; contents are whatever was there. Throws RuntimeError where the system has no memory left.
+/// Never null; contents are whatever was there. std::bad_alloc where the system has no memory left.
 StorageRef allocate_storage(int64_t num_bytes);
 
 struct AllocatorStats {

@@ -6,14 +6,6 @@
 #include "support/error.h"
 
 namespace ws {
-namespace {
-
-[[noreturn]] void fail_without_memory(const Type& type) {
-  fail_at_run("out of memory: a tensor {} of {} could not be had; use a smaller batch or model", type.str(),
-              bytes_text(static_cast<double>(type.num_bytes())));
-}
-
-}  // namespace
 
 std::shared_ptr<TensorImpl> new_dense(const Type& type) {
   auto impl = new_impl();
@@ -22,9 +14,8 @@ std::shared_ptr<TensorImpl> new_dense(const Type& type) {
   try {
     impl->storage = allocate_storage(type.num_bytes());
   } catch (const std::bad_alloc&) {
-    fail_without_memory(type);
-  } catch (const RuntimeError&) {
-    fail_without_memory(type);
+    fail_at_run("out of memory: a tensor {} of {} could not be had; use a smaller batch or model", type.str(),
+                bytes_text(static_cast<double>(type.num_bytes())));
   }
   return impl;
 }

@@ -160,7 +160,7 @@ class CpuBackend final : public Backend {
     if (bytes <= 0) return nullptr;
     if (bytes < kHugeFrom) return ::operator new (static_cast<size_t>(bytes), std::align_val_t{64});
     void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) fail_at_run("{} MiB of memory could not be had: use a smaller batch or model", bytes >> 20);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
     madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);
     return memory;
   }
