@@ -49,8 +49,10 @@ bool is_current(int file, const std::string& path) {
 bool holds_saved_run(const std::string& folder) { return is_there(folder + "/checkpoint"); }
 bool holds_metrics(const std::string& folder) { return is_there(folder + "/metrics.jsonl"); }
 
+bool holds_report(const std::string& folder) { return is_there(folder + "/ladder.json"); }
+
 bool holds_ladder(const std::string& folder) {
-  if (!is_there(folder + "/ladder.json")) return false;
+  if (!holds_report(folder)) return false;
   const std::string checkpoint = folder + "/checkpoint";
   try {
     const Json config = load_checkpoint_config(checkpoint);

@@ -10,7 +10,9 @@ namespace ws::cli {
 bool holds_saved_run(const std::string& folder);
 bool holds_metrics(const std::string& folder);
 
-/// Whether what is saved there is a ladder's, by what its checkpoint says: a ladder.json may lie beside a run of train.
+/// Whether a ladder reported there.
+bool holds_report(const std::string& folder);
+/// Whether what is saved there is a ladder's, by what its checkpoint says: a report may lie beside a run of train.
 bool holds_ladder(const std::string& folder);
 
 /// An Error where `out` is a checkpoint or lies in one: the run that it is of replaces it, with all in it.

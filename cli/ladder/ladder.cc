@@ -1,5 +1,4 @@
 // ladder: the optimization ladder of the book d2l on this machine; compare: two of its reports side by side.
-#include <filesystem>
 #include <optional>
 
 #include "api/training_state.h"
@@ -54,8 +53,7 @@ int ladder(Options o) {
     folder.emplace(o.ladder.out);
     if (holds_saved_run(o.ladder.out) && !holds_ladder(o.ladder.out))
       fail("{} holds a run of train: give another --out", o.ladder.out);
-    if (std::error_code ignored; std::filesystem::exists(o.ladder.out + "/ladder.json", ignored))
-      note("{} holds a ladder, which this one replaces at its end", o.ladder.out);
+    if (holds_report(o.ladder.out)) note("{} holds a ladder, which this one replaces at its end", o.ladder.out);
   }
   Climb climb(o.ladder);
   Json report = climb.run();
