@@ -247,11 +247,9 @@ class Run {
 
   /// A step whose loss is finite may still leave parameters that are not.
   void check_parameters() const {
-    for (const auto& [name, parameter] : model_state(*model_)) {
-      if (!is_floating(parameter.value().dtype())) continue;
-      for (float x : parameter.value().to_vector<float>())
-        if (!std::isfinite(x)) fail("the update of step {} left {} in {}, and is not saved; lower --lr", step_, x, name);
-    }
+    for (const auto& [name, parameter] : model_state(*model_))
+      if (const auto bad = first_not_finite(parameter.value()))
+        fail("the update of step {} left {} in {}, and is not saved; lower --lr", step_, bad->value, name);
   }
 
   void save() const {

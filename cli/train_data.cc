@@ -44,15 +44,21 @@ int64_t highest(const Tensor& labels) {
 
 /// Files of tables say line and column by themselves.
 void check_finite(const Tensor& t, const char* name, const std::string& source) {
-  if (!t.defined() || !is_floating(t.dtype()) || t.size() == 0) return;
-  const std::vector<float> values = t.to_vector<float>();
-  const auto bad = std::find_if(values.begin(), values.end(), [](float x) { return !std::isfinite(x); });
-  if (bad == values.end()) return;
-  const int64_t sample = (bad - values.begin()) / (t.size() / t.dim(0));
-  fail("{}: {} holds {} in sample {} (from 0); leave it out or replace it", source, name, *bad, sample);
+  if (!t.defined()) return;
+  if (const auto bad = first_not_finite(t))
+    fail("{}: {} holds {} in sample {} (from 0); leave it out or replace it", source, name, bad->value,
+         bad->index / (t.size() / t.dim(0)));
 }
 
 }  // namespace
+
+std::optional<NotFinite> first_not_finite(const Tensor& t) {
+  if (!is_floating(t.dtype())) return std::nullopt;
+  const std::vector<float> values = t.to_vector<float>();
+  const auto bad = std::ranges::find_if(values, [](float x) { return !std::isfinite(x); });
+  if (bad == values.end()) return std::nullopt;
+  return NotFinite{bad - values.begin(), *bad};
+}
 
 bool is_data_set(const std::string& data) {
   std::error_code ignored;

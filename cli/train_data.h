@@ -1,6 +1,7 @@
 // Where the batches of `train` come from: windows of a text, or samples of a data set.
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "io/corpus.h"
@@ -22,6 +23,13 @@ struct TrainData {
   int64_t num_outputs = 0;       // classes, or numbers of y
   Json config = Json::object();  // what a checkpoint keeps of it
 };
+
+/// The first element that is NaN or infinite, in row-major order, of a tensor of floats.
+struct NotFinite {
+  int64_t index;
+  float value;
+};
+std::optional<NotFinite> first_not_finite(const Tensor& t);
 
 /// fashion-mnist, a folder, .npz, .safetensors, .csv, .tsv in any case; else it is a text.
 bool is_data_set(const std::string& data);
