@@ -73,14 +73,14 @@ Json describe_model(const ModelRequest& r) {
   if (r.model == "gpt") {
     const models::GptConfig config = book_gpt(r.num_outputs, r.width, r.blocks, r.seq);
     check_heads("a gpt", config.width, config.heads, config.pos == models::PositionKind::rope);
-    check_memory(r.blocks, r.width, r.batch * r.seq, 12);
+    check_memory(r.blocks, r.width, r.batch * r.seq, kSquaresPerBlock * r.blocks);
     return gpt_config_to_json(config);
   }
   static const std::pair<const char*, Json (*)(const ModelRequest&)> kDescribers[] = {
       {"mlp", mlp}, {"convnet", convnet}, {"encoder", encoder}};
   for (const auto& [word, describe] : kDescribers) {
     if (r.model != word) continue;
-    check_memory(r.blocks, r.width, r.batch, r.model == "encoder" ? 12 : 1);
+    check_memory(r.blocks, r.width, r.batch, r.model == "encoder" ? kSquaresPerBlock * r.blocks : r.blocks - 1);
     return describe(r);
   }
   fail("unknown model '{}': gpt, mlp, convnet, encoder or a FILE.json that describes one", r.model);

@@ -1,13 +1,14 @@
 #include "workload.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
+#include "analysis/machine_memory.h"
 #include "api/json_config.h"
 #include "backend/backend.h"
 #include "command.h"
+#include "support/bytes.h"
 #include "support/error.h"
+#include "support/flags.h"
 #include "support/log.h"
 
 namespace ws::cli {
@@ -40,14 +41,17 @@ void check_positive(int64_t value, const char* option) {
 
 }  // namespace
 
-void check_memory(int64_t blocks, int64_t width, int64_t rows, int64_t weights_per_block) {
-  double w = static_cast<double>(width),
-         per_block = 2 * static_cast<double>(weights_per_block) * w * w + static_cast<double>(rows) * w;
-  double need = 4 * static_cast<double>(std::max<int64_t>(blocks, 1)) * per_block;
-  double have = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+void check_memory(int64_t blocks, int64_t width, int64_t rows, int64_t squares) {
+  constexpr double kBytes = 4;
+  const double w = static_cast<double>(width), weights = kBytes * static_cast<double>(squares) * w * w,
+               activations = kBytes * static_cast<double>(std::max<int64_t>(blocks, 1)) * static_cast<double>(rows) * w;
+  // What else a limit allows the plan of the step says, which may need one activation at a time and no gradients.
+  const bool is_limited = !flags().memory_limit.empty();
+  const double need = is_limited ? weights : 2 * weights + activations, have = static_cast<double>(machine_memory_bytes());
   if (need > have)
-    fail("--blocks {} of --width {} on {} rows need more than {:.0f} GB, this machine has {:.0f}", blocks, width, rows,
-         need / 1e9, have / 1e9);
+    fail("{}--blocks {} of --width {}{} need more than {}, {} {}: make one of them smaller", is_limited ? "the weights of " : "",
+         blocks, width, is_limited ? " alone" : fmt::format(" on {} rows", rows), bytes_text(need), whose_memory(),
+         bytes_text(have));
 }
 
 void check_heads(const char* model, int64_t width, int64_t heads, bool rope) {
@@ -87,7 +91,7 @@ Workload make_workload(const WorkloadOptions& o) {
     std::vector<int64_t> sizes(static_cast<size_t>(layers) + 1, width);
     if (tiny) sizes.front() = 8, sizes.back() = 1;
     w.batch = or_default(o.batch, tiny ? 4 : 256, 0);
-    check_memory(layers, width, w.batch, 1);
+    check_memory(layers, width, w.batch, tiny ? std::max<int64_t>(layers - 2, 0) : layers);
     w.model = std::make_unique<models::Mlp>(sizes, key);
     int64_t in = sizes.front(), out = sizes.back();
     w.draw = [in, out](Key k, int64_t n) {
@@ -102,7 +106,7 @@ Workload make_workload(const WorkloadOptions& o) {
     config.checkpoint = o.checkpoint;
     w.batch = or_default(o.batch, 32, 0);
     check_heads("an encoder", config.width, config.heads, false);
-    check_memory(config.blocks, config.width, w.batch * o.seq, 12);
+    check_memory(config.blocks, config.width, w.batch * o.seq, kSquaresPerBlock * config.blocks);
     w.model = std::make_unique<models::TransformerEncoder>(config, key);
     int64_t seq = o.seq, in = config.inputs, out = config.outputs;
     w.draw = [=](Key k, int64_t n) {
@@ -113,7 +117,7 @@ Workload make_workload(const WorkloadOptions& o) {
     config.checkpoint = o.checkpoint;
     w.batch = or_default(o.batch, 64, 0);
     check_heads("a gpt", config.width, config.heads, config.pos == models::PositionKind::rope);
-    check_memory(config.blocks, config.width, w.batch * o.seq, 12);
+    check_memory(config.blocks, config.width, w.batch * o.seq, kSquaresPerBlock * config.blocks);
     w.model = std::make_unique<models::Gpt>(config, key);
     int64_t seq = o.seq, vocab = config.vocab;
     w.draw = [=](Key k, int64_t n) { return random_windows(k, n, seq, vocab); };

@@ -43,8 +43,10 @@ void add_size_options(CLI::App* command, WorkloadOptions& options, int64_t least
 /// An Error names what does not fit.
 Workload make_workload(const WorkloadOptions& options);
 
-/// An Error where weights, gradients and one activation a block of `rows` rows alone exceed the machine's memory.
-void check_memory(int64_t blocks, int64_t width, int64_t rows, int64_t weights_per_block);
+/// Before a model is built, an Error where `squares` weights of width x width, their gradients and one activation a block of `rows` rows
+/// exceed the memory that there is, or the weights alone a --memory-limit.
+void check_memory(int64_t blocks, int64_t width, int64_t rows, int64_t squares);
+constexpr int64_t kSquaresPerBlock = 12;  // of a gpt or encoder: 4 of attention, 8 of the feed-forward part
 
 /// An Error where the heads of a `model` cannot share --width out, or RoPE cannot pair the features of each.
 void check_heads(const char* model, int64_t width, int64_t heads, bool rope);

@@ -96,7 +96,7 @@ for folder in short.txt short.txt/cache; do
 done
 refuses 1 "cannot read missing.ir" eval missing.ir --dump run/dump --trace run/trace.json
 refuses 1 "--batch must be at most 100000000, not 99999999999999999999" bench --model tiny --batch 99999999999999999999
-refuses 1 "this machine has" bench --model mlp --width 1000000 --blocks 10000
+refuses 1 "--blocks 10000 of --width 1000000 on 256 rows need more than" bench --model mlp --width 1000000 --blocks 10000
 refuses 1 "--seed must be a whole number from 0 to 2^64 - 1, not '-1'" bench --model tiny --seed -1
 refuses 1 "--steps must be at least 1, not 0" train --data short.txt --steps 0
 refuses 1 "--epochs must be a number above 0" train --data short.txt --epochs 0
@@ -258,7 +258,9 @@ refuses 1 "has 1 of the 3 samples: wide.json: dense '0': input [1, 1] has 1 feat
 refuses 1 "none.json: dense 'layers.0': its output size is 0" train --data numbers.csv --model none.json
 
 # A limit of memory says whose it is; memory that the system denies, what it was for.
-refuses 1 "--memory-limit (WHOLESTEP_MEMORY_LIMIT) allows 1.00 MiB" bench --model mlp --memory-limit 1MiB
+refuses 1 "--memory-limit (WHOLESTEP_MEMORY_LIMIT) allows 8.00 MiB" bench --model mlp --memory-limit 8MiB
+refuses 1 "the weights of --blocks 4 of --width 512 alone need more than 4.00 MiB, --memory-limit (WHOLESTEP_MEMORY_LIMIT) allows 1.00 MiB" bench --model mlp --memory-limit 1MiB
+refuses 1 "the weights of --blocks 3 of --width 10000 alone need more than 763 MiB" train --data numbers.csv --width 10000 --blocks 3 --memory-limit 100MiB
 small_gpt=(bench --model gpt --width 16 --blocks 1 --threads 1 --steps 1)
 (
   ulimit -v 1000000
