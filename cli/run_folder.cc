@@ -62,9 +62,12 @@ bool holds_ladder(const std::string& folder) {
   }
 }
 
-void check_is_no_checkpoint(const std::string& out) {
+void check_can_keep(const std::string& out) {
   namespace fs = std::filesystem;
   std::error_code ignored;
+  const std::string checkpoint = out + "/checkpoint";
+  if (fs::is_symlink(checkpoint, ignored) && !is_there(checkpoint))
+    fail("cannot write {}: it is a link to nowhere; remove it, or give another --out", checkpoint);
   fs::path whole = fs::weakly_canonical(fs::absolute(out, ignored), ignored);
   if (!whole.has_filename()) whole = whole.parent_path();
   for (fs::path at = whole; at.has_relative_path(); at = at.parent_path()) {

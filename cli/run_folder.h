@@ -15,8 +15,9 @@ bool holds_report(const std::string& folder);
 /// Whether what is saved there is a ladder's, by what its checkpoint says: a report may lie beside a run of train.
 bool holds_ladder(const std::string& folder);
 
-/// An Error where `out` is a checkpoint or lies in one: the run that it is of replaces it, with all in it.
-void check_is_no_checkpoint(const std::string& out);
+/// An Error where a run in `out` could not be kept: `out` is a checkpoint or lies in one, which the run that it is of replaces with all
+/// in it, or a link to nowhere stands where the checkpoint goes.
+void check_can_keep(const std::string& out);
 
 /// An Error where another process trains into `folder` now. Leaves nothing.
 void check_not_in_use(const std::string& folder);

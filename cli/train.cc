@@ -32,7 +32,7 @@ namespace {
 // No run is replaced or joined unasked. The first rank's to say: it may have begun to write by the time that another looks.
 void check_folder(const TrainOptions& o) {
   if (o.out.empty() || distributed::rank() != 0) return;
-  check_is_no_checkpoint(o.out);
+  check_can_keep(o.out);
   const bool saved = holds_saved_run(o.out);
   if (saved && !o.overwrite && holds_ladder(o.out))
     fail("{} holds a ladder{}: give another --out, or replace its checkpoint by --overwrite", o.out,

@@ -48,7 +48,7 @@ int ladder(Options o) {
   o.ladder.timing.seconds_per_turn = is_quick ? 0.3 : 1.0;
   std::optional<RunFolder> folder;
   if (!o.ladder.out.empty()) {
-    check_is_no_checkpoint(o.ladder.out);
+    check_can_keep(o.ladder.out);
     check_can_write(o.ladder.out + "/ladder.json");
     folder.emplace(o.ladder.out);
     if (holds_saved_run(o.ladder.out) && !holds_ladder(o.ladder.out))

@@ -188,6 +188,12 @@ for command in "train --data numbers.csv --steps 1 --out link" "ladder --out lin
   refuses 1 "is a link to nowhere; make what it points to, or give another name" $command
   [ -L link ] || { echo "$command removed a link to nowhere"; ln -s nowhere link; bad=1; }
 done
+mkdir pinned && ln -s nowhere pinned/checkpoint
+for command in "train --data numbers.csv --steps 1" "train --steps 1 --resume" "train --data numbers.csv --steps 1 --overwrite" ladder; do
+  # shellcheck disable=SC2086
+  refuses 1 "cannot write pinned/checkpoint: it is a link to nowhere; remove it, or give another --out" $command --out pinned
+done
+[ -L pinned/checkpoint ] && [ "$(ls -A pinned)" = checkpoint ] || { echo "a link named checkpoint: $(ls -A pinned)"; bad=1; }
 long=$(printf 'x%.0s' $(seq 300))
 for option in --data --out --model --target; do refuses 1 "$option is empty: give a value, or leave it out" train --steps 1 $option ''; done
 refuses 1 "File name too long" train --data numbers.csv --steps 1 --out run/$long
