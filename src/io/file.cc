@@ -56,12 +56,15 @@ void flush_folder_of(const std::string& path) {
 }  // namespace
 
 MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
-  int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe without a writer is refused, not waited for
   if (fd < 0) fail("cannot read {}: {}", path_, std::strerror(errno));
   struct stat info = {};
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
     ::close(fd);
-    fail("cannot read {}: it is not a file", path_);
+    fail("cannot read {}: it is {}", path_,
+         S_ISDIR(info.st_mode)    ? "a folder, not a file"
+         : S_ISFIFO(info.st_mode) ? "a pipe, not a file; write what comes from it into one"
+                                  : "not a file");
   }
   size_ = static_cast<size_t>(info.st_size);
   if (size_ > 0) {

@@ -188,6 +188,12 @@ for command in "train --data numbers.csv --steps 1 --out link" "ladder --out lin
   refuses 1 "is a link to nowhere; make what it points to, or give another name" $command
   [ -L link ] || { echo "$command removed a link to nowhere"; ln -s nowhere link; bad=1; }
 done
+# A pipe is no file, whether it has a writer or not; a file by way of stdin is.
+mkfifo pipe.txt pipe.csv
+for data in pipe.txt pipe.csv; do refuses 1 "cannot read $data: it is a pipe, not a file; write what comes from it into one" train --data $data --steps 1; done
+refuses 1 "cannot read /dev/stdin: it is a pipe" train --data /dev/stdin --seq 2 --steps 1 < <(cat short.txt)
+"$WS" train --data /dev/stdin --seq 2 --batch 1 --width 16 --blocks 1 --steps 1 <short.txt >out 2>err || { echo "a text by stdin: $(cat err)"; bad=1; }
+refuses 1 "cannot read uneven: it is a folder, not a file" compare uneven uneven
 mkdir pinned && ln -s nowhere pinned/checkpoint
 for command in "train --data numbers.csv --steps 1" "train --steps 1 --resume" "train --data numbers.csv --steps 1 --overwrite" ladder; do
   # shellcheck disable=SC2086
