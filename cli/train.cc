@@ -80,16 +80,15 @@ class Run {
     double begin = now_seconds();
     int64_t first_step = first_step_ = step_;
     {
-      Progress progress("train", total_ == kUntilTheTimeIsUp ? 0 : total_ - first_step, data_.item, data_.items_per_step,
-                        loss_shown(std::min<int64_t>(kRecentSteps, total_)));
+      Progress progress("train", total_ == kUntilTheTimeIsUp ? 0 : total_ - first_step, data_.item, data_.items_per_step);
       Prefetcher<Samples> batches(data_.batch, step_, total_);
       while (step_ < total_ && !is_time_to_stop(begin)) {
         one_step(batches.next());
-        if (progress.due()) progress.update(step_ - first_step, recent_loss());
+        if (progress.due()) progress.update(step_ - first_step, recent_loss(), recent_loss_is());
         if (eval_every_ > 0 && step_ % eval_every_ == 0) say(progress, validate());
         if (o_.save_every > 0 && step_ % o_.save_every == 0) save();
       }
-      progress.update(step_ - first_step, recent_loss());
+      progress.update(step_ - first_step, recent_loss(), recent_loss_is());
       progress.finish();
     }
     seconds_ = now_seconds() - begin;
@@ -186,8 +185,8 @@ class Run {
     return values.empty() ? NAN : sum / static_cast<double>(values.size());
   }
   double recent_loss() const { return mean(last_losses_); }
-  static std::string loss_shown(int64_t steps) {
-    return steps == 1 ? "of the last step" : fmt::format("mean of the last {} steps", steps);
+  std::string recent_loss_is() const {
+    return last_losses_.size() == 1 ? "of the last step" : fmt::format("mean of the last {} steps", last_losses_.size());
   }
 
   // Returns a line for the terminal.

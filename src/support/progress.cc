@@ -32,10 +32,10 @@ std::string human_time(double seconds) {
   return fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
-Progress::Progress(std::string title, int64_t total, std::string item, double items_per_step, std::string loss_is)
-    : title_(std::move(title)), item_(std::move(item)), loss_is_(std::move(loss_is)), total_(total),
-      items_per_step_(items_per_step), loss_(std::numeric_limits<double>::quiet_NaN()), terminal_(::isatty(STDERR_FILENO) == 1),
-      start_(Clock::now()), last_draw_(start_) {}
+Progress::Progress(std::string title, int64_t total, std::string item, double items_per_step)
+    : title_(std::move(title)), item_(std::move(item)), total_(total), items_per_step_(items_per_step),
+      loss_(std::numeric_limits<double>::quiet_NaN()), terminal_(::isatty(STDERR_FILENO) == 1), start_(Clock::now()),
+      last_draw_(start_) {}
 
 Progress::~Progress() {
   if (open_ && terminal_) write_stderr("\n");
@@ -45,9 +45,10 @@ bool Progress::due() const {
   return Clock::now() - last_draw_ >= (terminal_ ? std::chrono::milliseconds(100) : std::chrono::milliseconds(10000));
 }
 
-void Progress::update(int64_t done, double loss) {
+void Progress::update(int64_t done, double loss, std::string loss_is) {
   done_ = done;
   loss_ = loss;
+  loss_is_ = std::move(loss_is);
   if (due()) draw(false);
 }
 

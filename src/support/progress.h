@@ -13,15 +13,15 @@ namespace ws {
 class Progress {
  public:
   /// `total` steps of `unit` ("steps"); each step is worth `items_per_step` of `item` ("tokens") in the rate. Empty item: steps.
-  /// `loss_is`: what the loss is, said behind it ("mean of 20 steps").
-  Progress(std::string title, int64_t total, std::string item = {}, double items_per_step = 1, std::string loss_is = {});
+  Progress(std::string title, int64_t total, std::string item = {}, double items_per_step = 1);
   /// Ends the terminal line if finish() was not called.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// `done` steps are done; the latest loss or NaN. Draws at most ten times a second (every ten seconds off a terminal).
-  void update(int64_t done, double loss);
+  /// `done` steps are done; a loss or NaN, and what it is, said behind it ("mean of the last 20 steps"). Draws at most ten times a second
+  /// (every ten seconds off a terminal).
+  void update(int64_t done, double loss, std::string loss_is = {});
   /// Draws the last state and ends the line.
   void finish();
   /// A line of its own that stays above.

@@ -172,6 +172,9 @@ printf '1,2\n3,5\n' >two.csv
 tail -n 1 progress | grep -qE "^train 300/300 .* loss $(printf %.4f "$(field train mean_loss_last_20)") \\(mean of the last 20 steps\\)$" || fail "the last line: $(cat train progress)"
 "$WS" train --data two.csv --steps 7 >said 2>progress
 tail -n 1 progress | grep -qF '(mean of the last 7 steps)' || fail "the last line of a short run: $(cat progress)"
+"$WS" train "${options[@]}" --steps 300 --minutes 0.0015 --cache 0 --json >train_cut 2>progress   # up within the first step, which compiles
+steps=$(field train_cut steps)
+[ "$steps" -lt 20 ] && grep -qE "^train $steps/300 .*\((of the last step|mean of the last $steps steps)\)$" progress || fail "the last line of a run cut short: $(cat train_cut progress)"
 awk -v rate="$(field train samples_per_s)" -v s="$(field train seconds)" 'BEGIN { exit !(rate * s < 601 && rate * s > 599) }' || fail "samples_per_s: $(cat train)"
 
 # A run that was cut goes on to its own length.
