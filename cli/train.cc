@@ -154,13 +154,24 @@ class Run {
       double lr = schedule_(position(step_));
       if (lr != optimizer_->lr()) optimizer_->set_lr(lr);
     }
-    double loss = in_words_of(o_.model, [&] { return trainer_.train_step(batch.X, batch.y).item(); });
+    double loss = loss_of_step(batch);
     ++step_;
     if (first_losses_.size() < kRecentSteps) first_losses_.push_back(loss);
     losses_since_validation_ += loss, ++steps_since_validation_;
     last_losses_.push_back(loss);
     if (last_losses_.size() > kRecentSteps) last_losses_.pop_front();
     record({{"step", step_}, {"loss", json_number(loss)}, {"lr", optimizer_->lr()}});
+  }
+
+  double loss_of_step(const Samples& batch) {
+    try {
+      return in_words_of(o_.model, [&] { return trainer_.train_step(batch.X, batch.y).item(); });
+    } catch (const NonFiniteError& e) {
+      const std::string advice = step_ > 0                 ? "lower --lr, limit the gradients by --clip, or "
+                                 : data_.item == "samples" ? "scale the data to about -1 to 1, or "  // no update was made yet
+                                                           : "";
+      throw NonFiniteError(fmt::format("{}; {}look where it begins by --nan-check 1", e.what(), advice));
+    }
   }
 
   // Opens metrics.jsonl at the first record, so that a run that fails before its first step leaves none.

@@ -1,5 +1,6 @@
 #include "runtime/executable.h"
 
+#include <cmath>
 #include <new>
 #include <utility>
 
@@ -210,7 +211,8 @@ void Executable::throw_check(const StepStatus& status) const {
   if (call.op->name == "check_range")
     fail_at_run("{} {:.0f} is outside [{}, {}){}; nothing was updated", what, status.value, call.attrs.integer("low"),
                 call.attrs.integer("high"), where);
-  throw NonFiniteError(fmt::format("the {} is {}{}; nothing was updated", what, status.value, where));
+  const double shown = std::isnan(status.value) ? NAN : status.value;  // whatever its sign
+  throw NonFiniteError(fmt::format("the {} is {}{}; nothing was updated", what, shown, where));
 }
 
 }  // namespace ws

@@ -155,7 +155,11 @@ mkdir empty
 refuses 1 "twice.csv: line 1 names two columns 'a'" train --data twice.csv --out run
 refuses 1 "empty lacks train-images-idx3-ubyte: a folder of IDX files holds train-images-idx3-ubyte, train-labels" train --data empty --out run
 printf '1e30,1e30\n2e30,-1e30\n' >huge.csv
-refuses 1 "training step 1: " train --data huge.csv --loss mse --out run/deep
+advice="nothing was updated; scale the data to about -1 to 1, or look where it begins by --nan-check 1"
+refuses 1 "$advice" train --data huge.csv --loss mse --out run/deep
+grep -q "training step 1: the loss is " err || { echo "huge numbers: $(cat err)"; bad=1; }
+printf '1e38,3e38\n-3e38,3e38\n' >largest.csv
+refuses 1 "training step 1: the loss is nan; $advice" train --data largest.csv --out run/deep
 # A validation set unlike the samples to learn from, a sample that is no number, and a batch of one that batch norm cannot take.
 # tensors FILE HEADER: a safetensors file with the data of stdin.
 tensors() {
@@ -253,6 +257,7 @@ refuses 1 "the checkpoint is at step 2 already, and the run ends at 2; say how f
 grep -q "the update of step 1 left .* and is not saved" err && [ ! -e lost_run/checkpoint ] || { echo "an update to infinity: $(cat err)"; bad=1; }
 "$WS" train --data numbers.csv --lr 1e30 --optimizer sgd --width 8 --steps 1 --out far_run >out 2>err || { echo "a large step: $(cat err)"; bad=1; }
 refuses 1 "training step 2: the loss is" train --resume --steps 3 --out far_run
+grep -q "; lower --lr, limit the gradients by --clip, or look where it begins by --nan-check 1" err || { echo "a loss that a large step left: $(cat err)"; bad=1; }
 # Output that cannot be written.
 "$WS" --help >/dev/full 2>err
 [ $? = 1 ] && grep -q "cannot write the output: No space left on device" err || { echo "a full device: $(cat err)"; bad=1; }
