@@ -86,6 +86,17 @@ TEST(Trace, WritesEventsThatParse) {
   EXPECT_EQ(last["args"]["flops"], 12);
 }
 
+TEST(Trace, EachRankHasAFile) {
+  const auto of_rank_1 = [](const char* flag) {
+    FlagScope scope("trace", flag);
+    EXPECT_EQ(trace_file_of(0), flag);
+    return trace_file_of(1);
+  };
+  EXPECT_EQ(of_rank_1("a.b/time.json"), "a.b/time.rank1.json");
+  EXPECT_EQ(of_rank_1("time"), "time.rank1");
+  EXPECT_EQ(of_rank_1("/dev/null"), "/dev/null");
+}
+
 TEST(Trace, UnwritableFileIsAnError) {
   FlagScope scope("trace", "/dev/null/folder/trace.json");
   EXPECT_THROW(flush_trace(), Error);

@@ -21,7 +21,7 @@ namespace ws {
   TOGGLE(nan_check, false, "stop at the first kernel whose result holds a NaN or infinity, and name it")                       \
   TOGGLE(check_trace, false, "trace compiled functions twice and name what differs")                                           \
   TEXT(explain, "'fusion': why each kernel ends where it does")                                                                \
-  TEXT(trace, "file for a timeline of compiles and kernels (open it in Perfetto)")                                             \
+  TEXT(trace, "FILE.json for a timeline of compiles and kernels (open it in Perfetto); rank 1 writes FILE.rank1.json")         \
   TEXT(memory_limit, "memory that a step may plan for, as 2GiB; default what the machine or container has")                    \
   TEXT(isa, "instruction set to use: avx2, avx512, avx512_bf16, amx; default: the best here")                                  \
   INTEGER(threads, 0, 0, 1024, "threads of a step; 0: one a core that this process may use")                                   \

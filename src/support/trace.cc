@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "support/communicator.h"
 #include "support/error.h"
 #include "support/flags.h"
 #include "support/log.h"
@@ -31,7 +32,8 @@ Recorder& recorder();
 struct Recorder {
   std::mutex mutex;
   std::vector<Event> events;
-  bool is_written = true;  // or has failed to be, which was said
+  int rank = 0, num_ranks = 1;  // at the last event: when the file is written, the job may have ended
+  bool is_written = true;       // or has failed to be, which was said
   Recorder() {
     std::atexit([] {
       try {
@@ -53,6 +55,13 @@ std::string quoted(const std::string& text) {
 
 }  // namespace
 
+std::string trace_file_of(int rank) {
+  std::filesystem::path path = flags().trace;
+  std::error_code ignored;
+  if (rank == 0 || std::filesystem::is_character_file(path, ignored)) return path.string();  // /dev/null is everybody's
+  return path.replace_extension(fmt::format("rank{}{}", rank, path.extension().string())).string();
+}
+
 bool tracing() { return !flags().trace.empty(); }
 
 int64_t trace_now_ns() {
@@ -65,6 +74,7 @@ void trace_event(std::string_view name, std::string_view category, int64_t begin
   r.events.push_back(
       {std::string(name), std::string(category), std::move(arguments_json), begin_ns, end_ns, ::syscall(SYS_gettid)});
   r.is_written = false;
+  r.rank = communicator().rank(), r.num_ranks = communicator().num_ranks();
 }
 
 void flush_trace() {
@@ -74,13 +84,14 @@ void flush_trace() {
   if (r.events.empty()) return;  // whoever started ranks has none, and they have written theirs
   r.is_written = true;
   std::error_code ignored;  // the file says what is wrong
-  if (auto folder = std::filesystem::path(flags().trace).parent_path(); !folder.empty())
+  const std::string path = trace_file_of(r.rank);
+  if (auto folder = std::filesystem::path(path).parent_path(); !folder.empty())
     std::filesystem::create_directories(folder, ignored);
-  std::ofstream file(flags().trace, std::ios::binary);
+  std::ofstream file(path, std::ios::binary);
   file << fmt::format(
       "{{\"traceEvents\":[\n"
-      R"({{"name":"process_name","ph":"M","pid":{},"args":{{"name":"wholestep"}}}})",
-      ::getpid());
+      R"({{"name":"process_name","ph":"M","pid":{},"args":{{"name":"wholestep{}"}}}})",
+      ::getpid(), r.num_ranks > 1 ? fmt::format(" rank {}", r.rank) : "");
   for (const Event& e : r.events) {
     file << fmt::format(
         ",\n"
@@ -89,7 +100,7 @@ void flush_trace() {
         static_cast<double>(e.end_ns - e.begin_ns) / 1e3, e.arguments);
   }
   file << "\n],\"displayTimeUnit\":\"ns\"}\n";
-  if (!file.flush()) fail("cannot write the trace to {}", flags().trace);
+  if (!file.flush()) fail("cannot write the trace to {}", path);
 }
 
 }  // namespace ws

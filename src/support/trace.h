@@ -1,5 +1,5 @@
 // Timeline of compiles, steps and kernels in the JSON event format that Perfetto and chrome://tracing read. Off unless the
-// flag TRACE names a file; then the file is written at exit and by flush_trace().
+// flag TRACE names a file; then the file is written at exit and by flush_trace(). Each rank of a job writes one of its own.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,6 +9,8 @@ namespace ws {
 
 /// Whether TRACE is set.
 bool tracing();
+/// The flag's file for rank 0; for rank 1 of "time.json" "time.rank1.json".
+std::string trace_file_of(int rank);
 /// Nanoseconds of the steady clock, the time base of all events.
 int64_t trace_now_ns();
 /// One finished event on the calling thread's row. `arguments_json` is "" or the inside of a JSON object: "\"flops\": 12".

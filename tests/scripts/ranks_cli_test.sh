@@ -40,6 +40,14 @@ awk -v a="$(loss one.json)" -v b="$(loss four.json)" 'BEGIN { d = a - b; exit !(
 "$WS" bench --model mlp --width 32 --blocks 1 --batch 8 --steps 3 --ranks 2 --overlap both --json >out 2>err &&
   grep -q '"overlap_speedup":[0-9]' out && grep -q '"comm_exposed_ms":[0-9]' out || complain "bench --overlap both: $(cat out err)"
 
+# A timeline a rank, each of its own steps.
+"$WS" "${small[@]}" --steps 2 --ranks 2 --trace seen/time.json >out 2>err || complain "a trace of two ranks: $(cat err)"
+[ "$(ls seen)" = $'time.json\ntime.rank1.json' ] || complain "a trace of two ranks left $(ls seen)"
+for rank in 0:time.json 1:time.rank1.json; do
+  grep -q "wholestep rank ${rank%:*}\"" "seen/${rank#*:}" && grep -q '"cat":"run"\|"cat":"step"' "seen/${rank#*:}" && tail -n 1 "seen/${rank#*:}" | grep -q '^\],"displayTimeUnit":"ns"}$' ||
+    complain "${rank#*:}: $(head -c 300 "seen/${rank#*:}")"
+done
+
 # An error: one line, its exit code, nothing on stdout.
 "$WS" train --data missing.txt --ranks 2 --out no >out 2>err
 code=$?
