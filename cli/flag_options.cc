@@ -8,8 +8,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <numeric>
-#include <utility>
 
 #include "backend/cpu/isa.h"
 #include "io/file.h"
@@ -18,6 +16,7 @@
 #include "support/flags.h"
 #include "support/log.h"
 #include "support/printable.h"
+#include "support/spelling.h"
 #include "wholestep/distributed.h"
 
 namespace ws::cli {
@@ -30,26 +29,6 @@ void check_can_trace(const std::string& path) {
   const bool is_new = !std::filesystem::exists(path, ignored);
   if (!std::ofstream(path, std::ios::app)) fail("cannot write {}: {}", path, std::strerror(errno));
   if (is_new) std::filesystem::remove(path, ignored);
-}
-
-/// Insertions, deletions and exchanges of letters that make one word the other.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i + 1);
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t exchanged = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({exchanged, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
-}
-
-const std::string& nearest_variable(std::string_view name) {
-  return std::ranges::min_element(flag_specs(), {}, [&](const FlagSpec& spec) { return edit_distance(name, spec.environment); })
-      ->environment;
 }
 
 }  // namespace
@@ -102,12 +81,13 @@ void warn_of_unknown_variables() {
   constexpr std::string_view kPrefix = "WHOLESTEP_";
   constexpr const char* kOfRanks = "WHOLESTEP_JOB_FOLDER";
   if (std::getenv(kOfRanks) != nullptr) return;  // who started the ranks has said it
-  std::vector<std::string> unknown;
+  std::vector<std::string> unknown, known;
+  for (const FlagSpec& spec : flag_specs()) known.push_back(spec.environment.substr(kPrefix.size()));
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
     const std::string_view name = std::string_view(*variable).substr(0, std::strcspn(*variable, "="));
     if (!name.starts_with(kPrefix)) continue;
-    if (std::ranges::find(flag_specs(), name, &FlagSpec::environment) == flag_specs().end())
-      unknown.push_back(fmt::format("{} (is {} meant?)", printable(name), nearest_variable(name)));
+    const std::string_view flag = name.substr(kPrefix.size());
+    if (std::ranges::find(known, flag) == known.end()) unknown.push_back(printable(name) + spelling_hint(flag, known, kPrefix));
   }
   std::ranges::sort(unknown);
   if (!unknown.empty())

@@ -26,6 +26,7 @@
 #include "support/interrupt.h"
 #include "support/log.h"
 #include "support/printable.h"
+#include "support/spelling.h"
 #include "support/trace.h"
 #include "wholestep/distributed.h"
 
@@ -39,9 +40,20 @@ std::string one_line(std::string text) {
 
 // CLI11's own message lists them from last to first.
 std::string unexpected(const CLI::App& app) {
-  const std::vector<CLI::App*> commands = app.get_subcommands();
-  return fmt::format("{} does not take: {}", (commands.empty() ? &app : commands[0])->get_name(),
-                     fmt::join(app.remaining(true), " "));
+  const std::vector<CLI::App*> given = app.get_subcommands();
+  const CLI::App* command = given.empty() ? &app : given[0];
+  std::vector<std::string> commands, options, words = app.remaining(true);
+  if (given.empty())
+    for (const CLI::App* each : app.get_subcommands({})) commands.push_back(each->get_name());
+  for (const CLI::App* of : {&app, command})
+    for (const CLI::Option* option : of->get_options())
+      options.insert(options.end(), option->get_lnames().begin(), option->get_lnames().end());
+  for (std::string& word : words) {
+    std::string_view name = std::string_view(word).substr(0, word.find('='));
+    name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
+    word += word.starts_with('-') ? ws::spelling_hint(name, options, "--") : ws::spelling_hint(name, commands);
+  }
+  return fmt::format("{} does not take: {}", command->get_name(), fmt::join(words, " "));
 }
 
 int run(int argc, char** argv) {

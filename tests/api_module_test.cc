@@ -100,7 +100,8 @@ TEST(Module, ErrorsNameLayerShapeAndFix) {
                        }),
                        {"[2, 3]", "[2, 4]"}));
   EXPECT_TRUE(mentions(error_of([&] { Weights()(Tensor::zeros({1})); }), {"forward"}));
-  EXPECT_TRUE(mentions(error_of([&] { m.find("first.a.wieght"); }), {"'first.a.wieght'", "first.a.weight"}));
+  EXPECT_TRUE(mentions(error_of([&] { m.find("first.a.wieght"); }), {"'first.a.wieght'", "is first.a.weight meant?"}));
+  EXPECT_TRUE(mentions(error_of([&] { m.find("zebra"); }), {"'zebra'; there are ", ", the first is "}));
 }
 
 }  // namespace

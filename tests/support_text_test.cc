@@ -13,6 +13,7 @@
 #include "support/log.h"
 #include "support/printable.h"
 #include "support/progress.h"
+#include "support/spelling.h"
 #include "support/trace.h"
 
 namespace ws {
@@ -38,6 +39,18 @@ TEST(Printable, IsOneShortLineWhateverTheBytes) {
   EXPECT_EQ(printable("\xc2\x9b"), "\\xc2\\x9b");
   EXPECT_EQ(printable("abc\xc3\xb6", 4), "abc..");  // no character is cut in two
   EXPECT_EQ(printable("abcd", 4), "abcd");
+}
+
+TEST(Spelling, OnlyWhatIsNearIsMeant) {
+  EXPECT_EQ(num_slips("", "abc"), 3);
+  EXPECT_EQ(num_slips("width", "widht"), 1);
+  EXPECT_EQ(num_slips("kitten", "sitting"), 3);
+  const std::vector<std::string> names = {"lr", "steps", "width", "threads", "blocks.0.weight"};
+  EXPECT_EQ(spelling_hint("widht", names), " (is width meant?)");
+  EXPECT_EQ(spelling_hint("thread", names, "--"), " (is --threads meant?)");
+  EXPECT_EQ(spelling_hint("block.0.weights", names), " (is blocks.0.weight meant?)");
+  for (const char* far : {"", "zz", "ls", "depth", "heads", "frobnicate"}) EXPECT_EQ(spelling_hint(far, names), "") << far;
+  EXPECT_EQ(spelling_hint("width", {}), "");
 }
 
 TEST(Progress, LineHasRateTimeLeftAndLoss) {

@@ -50,7 +50,7 @@ class Module : public Stateful {
   std::vector<std::pair<std::string, Variable>> named_parameters() const;
   /// What a step may change without a gradient (running statistics).
   std::vector<Variable> buffers() const;
-  /// The parameter or buffer of that dotted name; an Error that lists close names.
+  /// The parameter or buffer of that dotted name; an Error that names a close one.
   Variable find(const std::string& name) const;
   /// Number of trained values; a tied parameter counts once.
   int64_t num_parameters() const;

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <numeric>
 #include <utility>
 
 #include "api/rounding.h"
 #include "support/error.h"
+#include "support/spelling.h"
 #include "tensor/mode.h"
 
 namespace ws {
@@ -18,28 +18,6 @@ void check_name(const std::string& name, const std::string& owner) {
 }
 
 std::string join_path(const std::string& path, const std::string& name) { return path.empty() ? name : path + "." + name; }
-
-// Levenshtein's distance: insertions, deletions and replacements between two names.
-size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i + 1);
-    for (size_t j = 0; j < b.size(); ++j)
-      diagonal = std::exchange(row[j + 1], std::min({row[j] + 1, row[j + 1] + 1, diagonal + (a[i] != b[j])}));
-  }
-  return row.back();
-}
-
-// Up to three of `names`, those most like `name` first.
-std::string closest(std::vector<std::string> names, const std::string& name) {
-  std::stable_sort(names.begin(), names.end(),
-                   [&](const auto& a, const auto& b) { return edit_distance(a, name) < edit_distance(b, name); });
-  names.resize(std::min<size_t>(names.size(), 3));
-  std::string list;
-  for (const std::string& candidate : names) list += (list.empty() ? "" : ", ") + candidate;
-  return list;
-}
 
 void append_once(std::vector<Variable>& into, const Variable& v) {
   if (std::find(into.begin(), into.end(), v) == into.end()) into.push_back(v);
@@ -118,7 +96,10 @@ Variable Module::find(const std::string& name) const {
     if (b.name() == name) return b;
     names.push_back(b.name());
   }
-  fail("no parameter or buffer is named '{}'{}", name, names.empty() ? "" : "; the closest are " + closest(names, name));
+  const std::string first =
+      names.empty() ? "; there is none" : "; there are " + std::to_string(names.size()) + ", the first is " + names[0];
+  const std::string hint = spelling_hint(name, names);
+  fail("no parameter or buffer is named '{}'{}", name, hint.empty() ? first : hint);
 }
 
 int64_t Module::num_parameters() const {

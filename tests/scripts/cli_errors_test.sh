@@ -83,7 +83,13 @@ refuses 1 "--tokens must be at most 10000000, not 99999999999" generate --checkp
 refuses 1 "--tokens must be at least 1, not 0" generate --checkpoint nowhere --tokens 0
 refuses 1 "--top-k must be at least 0, not -1" generate --checkpoint nowhere --top-k -1
 refuses 1 "--prompt is not a text in UTF-8: byte 1 is 0xff" generate --checkpoint nowhere --prompt $'a\xff'
-refuses 2 "inspect does not take: --steps 0" inspect --model tiny --steps 0
+refuses 2 "bench does not take: --widht (is --width meant?) 3" bench --model tiny --widht 3
+refuses 2 "bench does not take: --thread=1 (is --threads meant?)" bench --model tiny --thread=1
+refuses 2 "bench does not take: --colour 1 (wholestep" bench --model tiny --colour 1
+refuses 2 "train does not take: -data (is --data meant?) short.txt" train -data short.txt
+refuses 2 "wholestep does not take: trian (is train meant?)" trian
+refuses 2 "wholestep does not take: frobnicate (wholestep" frobnicate
+refuses 2 "inspect does not take: --steps 0 (wholestep" inspect --model tiny --steps 0
 refuses 1 "--isa (WHOLESTEP_ISA) must be one of those that this machine has, avx2" roofs --isa zzz
 refuses 1 "--dump (WHOLESTEP_DUMP): cannot write short.txt: Not a directory" bench --model tiny --dump short.txt
 refuses 1 "--dump (WHOLESTEP_DUMP): cannot write /proc/nowhere: No such file or directory" bench --model tiny --dump /proc/nowhere
