@@ -123,7 +123,7 @@ class Run {
       trainer_.prepare(last.X, last.y);
     } catch (const Error& e) {
       fail("--batch {}: the last batch of an epoch has 1 of the {} samples: {}", o_.batch, data_.size,
-           in_words_of_file(o_.model, e.what()));
+           naming_file(o_.model, e.what()));
     }
   }
 
@@ -165,7 +165,7 @@ class Run {
 
   double loss_of_step(const Samples& batch) {
     try {
-      return in_words_of(o_.model, [&] { return trainer_.train_step(batch.X, batch.y).item(); });
+      return with_file_named(o_.model, [&] { return trainer_.train_step(batch.X, batch.y).item(); });
     } catch (const NonFiniteError& e) {
       const std::string advice = step_ > 0                 ? "lower --lr, limit the gradients by --clip, or "
                                  : data_.item == "samples" ? "scale the data to about -1 to 1, or "  // no update was made yet
@@ -363,7 +363,7 @@ int train(TrainOptions o) {
   config["options"] = lasting_options(o);
   config["size"] = data.size;
   const Json& description = json_at(config, "model", "config.json");
-  auto model = in_words_of(o.model, [&] { return model_from_json(description, Key(o.seed()), o.model); });
+  auto model = with_file_named(o.model, [&] { return model_from_json(description, Key(o.seed()), o.model); });
   Loss loss = o.loss == "mse" ? Loss(MSE()) : Loss(SoftmaxCrossEntropy());
   return Run(o, config, std::move(data), std::move(model), std::move(loss)).train();
 }

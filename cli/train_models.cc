@@ -86,11 +86,8 @@ Json describe_model(const ModelRequest& r) {
   fail("unknown model '{}': gpt, mlp, convnet, encoder or a FILE.json that describes one", r.model);
 }
 
-std::string in_words_of_file(const std::string& model, std::string message) {
-  if (!has_extension(model, ".json") || message.starts_with(model)) return message;
-  constexpr std::string_view kOurs = "linear ";
-  if (message.starts_with(kOurs)) message = "dense " + message.substr(kOurs.size());
-  return model + ": " + message;
+std::string naming_file(const std::string& model, const std::string& message) {
+  return !has_extension(model, ".json") || message.starts_with(model) ? message : model + ": " + message;
 }
 
 }  // namespace ws::cli

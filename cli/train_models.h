@@ -21,11 +21,11 @@ void check_learns(const std::string& model, bool samples, const std::string& dat
 /// An Error lists the known words, or names what does not fit the data.
 Json describe_model(const ModelRequest& request);
 
-/// A message of the layers of `model`: where that is a FILE.json with its name first, and its words for layers.
-std::string in_words_of_file(const std::string& model, std::string message);
-/// Calls `body`; an Error of the layers that a FILE.json describes names the file, and its words for them.
+/// A message of the layers of `model`, where that is a FILE.json with its name first.
+std::string naming_file(const std::string& model, const std::string& message);
+/// Calls `body`; an Error of the layers that a FILE.json describes names the file.
 template <class F>
-auto in_words_of(const std::string& model, F&& body) {
+auto with_file_named(const std::string& model, F&& body) {
   try {
     return body();
   } catch (const RuntimeError&) {
@@ -33,7 +33,7 @@ auto in_words_of(const std::string& model, F&& body) {
   } catch (const MemoryError&) {
     throw;
   } catch (const Error& e) {
-    throw Error(in_words_of_file(model, e.what()));
+    throw Error(naming_file(model, e.what()));
   }
 }
 

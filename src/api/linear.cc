@@ -57,8 +57,8 @@ Tensor Flatten::forward(const Tensor& x) const {
 
 Linear::Linear(Module& parent, const std::string& name, int64_t in, int64_t out, const LinearOptions& options)
     : Module(parent, name) {
-  check_positive("linear", *this, "its input size", in);
-  check_positive("linear", *this, "its output size", out);
+  check_positive("dense layer", *this, "its input size", in);
+  check_positive("dense layer", *this, "its output size", out);
   weight = Parameter(*this, "weight", Shape{in, out}, options.weight_init);
   if (options.bias) bias = Parameter(*this, "bias", Shape{out}, init::zeros());
 }
@@ -66,7 +66,7 @@ Linear::Linear(Module& parent, const std::string& name, int64_t in, int64_t out,
 Tensor Linear::forward(const Tensor& x) const { return to_compute_dtype(forward_unrounded(x)); }
 
 Tensor Linear::forward_unrounded(const Tensor& x) const {
-  check_features("linear", *this, x, weight.value().dim(0), 2);
+  check_features("dense layer", *this, x, weight.value().dim(0), 2);
   Tensor y = matmul(x, weight);
   return bias.defined() ? y + bias : y;
 }

@@ -271,14 +271,14 @@ grep -q "; lower --lr, limit the gradients by --clip, or look where it begins by
 "$WS" bench --model tiny --steps 1 --trace /dev/full >out 2>err
 [ $? = 1 ] && [ "$(wc -l <err)" = 1 ] && grep -q "cannot write the trace to /dev/full" err || { echo "a trace to a full device: $(cat err)"; bad=1; }
 
-# What layers refuse names the file that describes them, in its words.
+# What layers refuse names the file that describes them.
 printf '{"type": "sequential", "layers": [{"type": "dense", "n_in": 3, "n_out": 1}]}' >wide.json
 printf '{"type": "mlp", "sizes": [1, 0, 1]}' >none.json
 for mode in loop compiled; do
-  refuses 1 "wide.json: dense '0': input [2, 1] has 1 features in its last dim, but the layer was built for 3" train --data numbers.csv --batch 2 --model wide.json --mode $mode
+  refuses 1 "wide.json: dense layer '0': input [2, 1] has 1 features in its last dim, but the layer was built for 3" train --data numbers.csv --batch 2 --model wide.json --mode $mode
 done
-refuses 1 "has 1 of the 3 samples: wide.json: dense '0': input [1, 1] has 1 features" train --data longer.csv --batch 2 --model wide.json
-refuses 1 "none.json: dense 'layers.0': its output size is 0" train --data numbers.csv --model none.json
+refuses 1 "has 1 of the 3 samples: wide.json: dense layer '0': input [1, 1] has 1 features" train --data longer.csv --batch 2 --model wide.json
+refuses 1 "none.json: dense layer 'layers.0': its output size is 0" train --data numbers.csv --model none.json
 
 # A limit of memory says whose it is; memory that the system denies, what it was for.
 refuses 1 "--memory-limit (WHOLESTEP_MEMORY_LIMIT) allows 8.00 MiB" bench --model mlp --memory-limit 8MiB
