@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "analysis/communication.h"
-#include "backend/backend.h"
+#include "choices.h"
 #include "command.h"
 #include "ranks.h"
 #include "support/error.h"
@@ -64,12 +64,10 @@ struct Timed {
 };
 
 int bench(const BenchOptions& o) {
-  if (o.mode != "loop" && o.mode != "compiled") fail("--mode must be loop or compiled, not '{}'", o.mode);
-  if (o.steps < 0 || o.warmup < 0) fail("--steps and --warmup must not be negative");
+  const bool compiled = is_compiled(o.mode), is_gpt = o.workload.model == "gpt";
   Workload w = make_workload(o.workload);
   auto optimizer =
       make_optimizer({o.optimizer.empty() ? w.default_optimizer : o.optimizer}, w.default_lr, w.default_weight_decay);
-  bool compiled = o.mode == "compiled", is_gpt = o.workload.model == "gpt";
   const bool compares = o.mesh.overlap == "both" && distributed::size() > 1 && compiled && communicator().overlaps();
   MeshOptions mesh = o.mesh;
   if (mesh.overlap == "both") mesh.overlap = "auto";
@@ -151,8 +149,7 @@ int bench(const BenchOptions& o) {
   result["flops"] = program ? Json(program->cost_analysis().flops) : Json(nullptr);
   result["loss_first"] = json_number(loss_first);
   result["loss_last"] = json_number(outputs.at(0).item());
-  std::string backend = cpu_backend().name();
-  result["isa"] = backend.substr(backend.find(':') + 1);
+  result["isa"] = isa_name();
   result["threads"] = configured_threads();
   result["parameters"] = w.model->num_parameters();
   result["ranks"] = distributed::size();
@@ -179,7 +176,7 @@ void add_bench(CLI::App& app, Action& action) {
   auto o = std::make_shared<BenchOptions>();
   CLI::App* command = add_command(app, "bench", "times one whole training step");
   command->add_option("--model", o->workload.model, "mlp, encoder, gpt or tiny")->required();
-  command->add_option("--mode", o->mode, "loop or compiled");
+  add_mode_option(command, o->mode);
   add_dtype_option(command, o->dtype);
   add_precision_option(command, o->matmul_precision);
   add_size_options(command, o->workload);

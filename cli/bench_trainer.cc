@@ -9,7 +9,7 @@
 
 #include "analysis/statistics.h"
 #include "api/json_config.h"
-#include "backend/backend.h"
+#include "choices.h"
 #include "command.h"
 #include "io/file.h"
 #include "support/error.h"
@@ -17,6 +17,7 @@
 #include "support/interrupt.h"
 #include "support/log.h"
 #include "support/machine.h"
+#include "support/text_table.h"
 #include "workload.h"
 
 namespace ws::cli {
@@ -239,7 +240,7 @@ Json judge(const Json& models, int64_t parity_steps, bool published_sizes) {
 }
 
 void print_report(const Json& report) {
-  Table table({"model", "", "loop, steps/s", "compiled, steps/s", "ratio", "first call (compile)"});
+  TextTable table({"model", "", "loop, steps/s", "compiled, steps/s", "ratio", "first call (compile)"});
   auto rate = [](const Json& r) {
     return fmt::format("{:.4g} ({:.4g} to {:.4g})", r["median"].get<double>(), r["min"].get<double>(), r["max"].get<double>());
   };
@@ -280,13 +281,8 @@ int bench_trainer(const BenchTrainerOptions& o) {
   if (!o.out.empty()) check_can_write(o.out);
   InterruptGuard guard;
   set_flag("cache", "0", "bench-trainer");  // the first call compiles
-  std::string backend = cpu_backend().name();
   Json report = {{"benchmark", "compiled_step"},
-                 {"device",
-                  {{"kind", "cpu"},
-                   {"name", cpu_model()},
-                   {"isa", backend.substr(backend.find(':') + 1)},
-                   {"threads", configured_threads()}}},
+                 {"device", {{"kind", "cpu"}, {"name", cpu_model()}, {"isa", isa_name()}, {"threads", configured_threads()}}},
                  {"versions", {{"wholestep", WS_VERSION}, {"compiler", __VERSION__}, {"llvm", WS_LLVM_VERSION}}},
                  {"protocol",
                   {{"sessions", o.sessions},

@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "backend/backend.h"
 #include "support/bytes.h"
 #include "support/error.h"
 #include "support/log.h"
@@ -102,6 +103,11 @@ void print_readable(const Json& result) {
     fmt::print("{:{}}  {}\n", key, width, text);
   }
   std::fflush(stdout);
+}
+
+std::string isa_name() {
+  const std::string backend = cpu_backend().name();
+  return backend.substr(backend.find(':') + 1);
 }
 
 int64_t peak_rss_bytes() {

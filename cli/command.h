@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "support/json.h"
-#include "support/text_table.h"
 
 namespace ws::cli {
 
@@ -62,8 +61,8 @@ void print_json(const Json& result);
 /// "key   value" lines; numbers rounded for reading, nested objects and lists left out.
 void print_readable(const Json& result);
 
-using Table = TextTable;
-
+/// The instruction set that kernels use: avx2, avx512, avx512_bf16 or amx.
+std::string isa_name();
 /// Highest resident memory of this process so far.
 int64_t peak_rss_bytes();
 double now_seconds();

@@ -5,6 +5,7 @@
 
 #include "api/model_from_json.h"
 #include "api/training_state.h"
+#include "choices.h"
 #include "command.h"
 #include "io/checkpoint.h"
 #include "io/corpus.h"

@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/jit/loop_compiler.h"
+#include "choices.h"
 #include "command.h"
 #include "io/file.h"
 #include "ir/graph.h"
@@ -41,8 +42,7 @@ std::string code_text(const std::string& graph_text, int64_t only) {
   const std::vector<KernelCall>& calls = executable->program().calls;
   if (only >= static_cast<int64_t>(calls.size()))
     fail("--kernel {}: the step has {} kernels, counted from 0", only, calls.size());
-  std::string backend = cpu_backend().name();
-  auto isa = cpu::isa_from_name(std::string_view(backend).substr(backend.find(':') + 1));
+  const auto isa = cpu::isa_from_name(isa_name());
   cpu::LoopCompiler compiler({cpu::loop_isa(isa.value_or(cpu::best_isa())), "", 1});
   std::string text;
   for (size_t i = 0; i < calls.size(); ++i) {

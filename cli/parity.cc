@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "choices.h"
 #include "command.h"
 #include "support/error.h"
 #include "support/flags.h"
@@ -79,7 +80,6 @@ bool same_bits(const Tensor& a, const Tensor& b) {
 double relative_difference(double a, double b) { return same_bits(a, b) ? 0 : std::fabs(a - b) / std::max(std::fabs(a), 1e-300); }
 
 int parity(const ParityOptions& o) {
-  if (o.steps < 1) fail("--steps must be at least 1, not {}", o.steps);
   if (o.decay_kind != "l2" && o.decay_kind != "decoupled") fail("--decay-kind must be l2 or decoupled, not '{}'", o.decay_kind);
   int threads = configured_threads();
   Run loop = train(o, false, 1), compiled = train(o, true, threads);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "api/model_from_json.h"
+#include "choices.h"
 #include "command.h"
 #include "io/file.h"
 #include "io/tensors.h"
@@ -327,12 +328,12 @@ void replay_steps(const Case& c, Trainer& trainer, Json& result) {
 }
 
 int reference(const ReferenceOptions& o) {
-  if (o.mode != "loop" && o.mode != "compiled") fail("--mode must be loop or compiled, not '{}'", o.mode);
+  const bool compiled = is_compiled(o.mode);  // before the files are read
   Case c = load_case(o.file);
   set_initial(c);
   auto optimizer = optimizer_of(json_at(c.json, "optimizer", c.path), c.path + ": optimizer");
   TrainerOptions options = trainer_options_of(c);
-  options.compile = o.mode == "compiled";
+  options.compile = compiled;
   options.num_threads = configured_threads();
   if (c.json.contains("schedule")) options.schedule = schedule_of(c.json["schedule"], c.path + ": schedule");
   Trainer trainer(*c.model, loss_of(json_get<std::string>(c.json, "loss", c.path), c.path), *optimizer, options);
@@ -358,7 +359,7 @@ void add_reference(CLI::App& app, Action& action) {
   auto o = std::make_shared<ReferenceOptions>();
   CLI::App* command = add_command(app, "reference", "replays a training run recorded in another framework");
   command->add_option("file", o->file, "CASE.json, with CASE.safetensors beside it")->required();
-  command->add_option("--mode", o->mode, "loop or compiled");
+  add_mode_option(command, o->mode);
   add_json_option(command, o->json);
   command->callback([o, &action] { action = [o] { return reference(*o); }; });
 }

@@ -4,6 +4,7 @@
 #include "analysis/communication.h"
 #include "command.h"
 #include "support/error.h"
+#include "support/text_table.h"
 
 namespace ws::cli {
 namespace {
@@ -38,7 +39,7 @@ int scaling(const ScalingOptions& o) {
   step.link.latency_s = parse_duration(o.latency);
   check_range("--latency, in seconds,", step.link.latency_s, 0, 1e3);
   Json rows = Json::array();
-  Table table({"link", "ranks", "all-reduce, ms", "step, ms", "tokens/s", "efficiency", "overlapped", "simulated"});
+  TextTable table({"link", "ranks", "all-reduce, ms", "step, ms", "tokens/s", "efficiency", "overlapped", "simulated"});
   for (const std::string& link : o.links) {
     step.link.bytes_per_s = parse_bandwidth(link);
     check_range("--link, in bytes a second,", step.link.bytes_per_s, 1, 1e18);

@@ -9,6 +9,7 @@
 #include "api/model_from_json.h"
 #include "api/prefetch.h"
 #include "api/training_state.h"
+#include "choices.h"
 #include "command.h"
 #include "io/checkpoint.h"
 #include "io/file.h"
@@ -52,12 +53,12 @@ class Run {
       : o_(o), config_(std::move(config)), data_(std::move(data)), model_(std::move(model)), loss_(std::move(loss)),
         optimizer_(make_optimizer(o.optimizer, *o.optimizer.lr, *o.optimizer.weight_decay)),
         trainer_(*model_, loss_, *optimizer_,
-                 {.compile = o.mode == "compiled",
+                 {.compile = is_compiled(o.mode),
                   .clip_norm = o.clip,
                   .num_threads = configured_threads(),
                   .compute_dtype = compute_dtype_of(o.dtype),
                   .matmul_precision = matmul_precision_of(o.matmul_precision),
-                  .memory_budget_bytes = o.mode == "compiled" ? o.memory_budget : 0,
+                  .memory_budget_bytes = is_compiled(o.mode) ? o.memory_budget : 0,
                   .mesh = o.mesh.mesh(),
                   .shard_optimizer = o.mesh.shard_optimizer}) {
     total_ = steps_in(o.steps, o.epochs);
@@ -395,7 +396,7 @@ void add_train(CLI::App& app, Action& action) {
   add_number(command, "--blocks", o->blocks, 1, kMaxBlocks, "transformer blocks, hidden layers of an mlp, convolutions");
   auto seed = std::make_shared<uint64_t>(0);
   add_seed(command, *seed, "of weights and batches");
-  command->add_option("--mode", o->mode, "loop or compiled");
+  add_mode_option(command, o->mode);
   add_dtype_option(command, o->dtype);
   add_precision_option(command, o->matmul_precision);
   add_number(command, "--eval-every", o->eval_every, 0, kMaxSteps,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "command.h"
 #include "io/file.h"
 #include "support/error.h"
 #include "support/log.h"
@@ -58,7 +59,7 @@ double check_positive(double value, const std::string& option) {
 }  // namespace
 
 void check_options(TrainOptions& o) {
-  if (o.mode != "loop" && o.mode != "compiled") fail("--mode must be loop or compiled, not '{}'", o.mode);
+  is_compiled(o.mode);
   if (!o.dtype.empty()) dtype_named(o.dtype);
   if (!o.matmul_precision.empty()) matmul_precision_of(o.matmul_precision);
   if (!o.loss.empty() && o.loss != "mse" && o.loss != "cross_entropy")
@@ -136,7 +137,7 @@ void check_idle_options(const TrainOptions& given, const TrainOptions& o, bool s
   idle(described && given.width > 0, "--width", "the sizes are those of " + o.model);
   idle(described && given.blocks > 0, "--blocks", "the sizes are those of " + o.model);
   idle(o.save_every > 0 && o.out.empty(), "--save-every", "there is no --out to save to");
-  idle(o.memory_budget > 0 && o.mode == "loop", "--memory-budget", "it is of --mode compiled");
+  idle(o.memory_budget > 0 && !is_compiled(o.mode), "--memory-budget", "it is of --mode compiled");
 }
 
 Json lasting_options(TrainOptions& o) {

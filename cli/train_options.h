@@ -3,9 +3,9 @@
 #include <optional>
 #include <string>
 
+#include "choices.h"
 #include "ranks.h"
 #include "support/json.h"
-#include "workload.h"
 
 namespace ws::cli {
 

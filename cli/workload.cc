@@ -4,12 +4,9 @@
 
 #include "analysis/machine_memory.h"
 #include "api/json_config.h"
-#include "backend/backend.h"
-#include "command.h"
 #include "support/bytes.h"
 #include "support/error.h"
 #include "support/flags.h"
-#include "support/log.h"
 
 namespace ws::cli {
 namespace {
@@ -33,10 +30,6 @@ Samples random_windows(Key key, int64_t count, int64_t seq, int64_t vocab) {
     }
   }
   return {Tensor::from(x, {count, seq}), Tensor::from(y, {count, seq})};
-}
-
-void check_positive(int64_t value, const char* option) {
-  if (value < 1) fail("{} must be at least 1, not {}", option, value);
 }
 
 }  // namespace
@@ -81,13 +74,11 @@ void add_size_options(CLI::App* command, WorkloadOptions& o, int64_t least_block
 Workload make_workload(const WorkloadOptions& o) {
   Workload w;
   Key key(o.seed);
-  check_positive(o.seq, "--seq");
   auto or_default = [](int64_t given, int64_t otherwise, int64_t none) { return given == none ? otherwise : given; };
   if (o.model == "mlp" || o.model == "tiny") {
     bool tiny = o.model == "tiny";
     int64_t width = or_default(o.width, tiny ? 16 : 512, 0), layers = or_default(o.blocks, tiny ? 2 : 4, -1);
-    check_positive(width, "--width");
-    check_positive(layers, "--blocks");
+    if (layers < 1) fail("--blocks must be at least 1, not {}", layers);  // of an encoder or gpt it may be 0
     std::vector<int64_t> sizes(static_cast<size_t>(layers) + 1, width);
     if (tiny) sizes.front() = 8, sizes.back() = 1;
     w.batch = or_default(o.batch, tiny ? 4 : 256, 0);
@@ -124,7 +115,6 @@ Workload make_workload(const WorkloadOptions& o) {
   } else {
     fail("unknown model '{}': known ones are mlp, encoder, gpt, tiny", o.model);
   }
-  check_positive(w.batch, "--batch");
   if (o.checkpoint && (o.model == "mlp" || o.model == "tiny"))
     fail("--checkpoint: a model of kind '{}' has no blocks; use --memory-budget", o.model);
   bool is_gpt = o.model == "gpt";
@@ -134,75 +124,6 @@ Workload make_workload(const WorkloadOptions& o) {
   w.default_weight_decay = is_gpt ? 1e-4 : 0;
   w.tokens_per_step = is_gpt || o.model == "encoder" ? w.batch * o.seq : 0;
   return w;
-}
-
-double default_lr(const std::string& optimizer, double otherwise) { return optimizer == "muon" ? MuonOptions().lr : otherwise; }
-
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& o, double default_lr, double default_weight_decay) {
-  double lr = o.lr.value_or(ws::cli::default_lr(o.name, default_lr));
-  if (!(lr >= 0)) fail("--lr must not be negative, it is {}", lr);
-  if (o.weight_decay && !(*o.weight_decay >= 0)) fail("the weight decay must not be negative, it is {}", *o.weight_decay);
-  if (o.name == "sgd") return std::make_unique<SGD>(SGDOptions{.lr = lr});
-  if (o.name == "momentum") return std::make_unique<SGD>(SGDOptions{.lr = lr, .momentum = 0.9});
-  if (o.name == "nesterov") return std::make_unique<SGD>(SGDOptions{.lr = lr, .momentum = 0.9, .nesterov = true});
-  if (o.name == "adam") return std::make_unique<Adam>(AdamOptions{.lr = lr});
-  if (o.name == "adamw")
-    return std::make_unique<AdamW>(AdamWOptions{.lr = lr, .weight_decay = o.weight_decay.value_or(default_weight_decay)});
-  if (o.name == "muon") {
-    const MuonOptions standard;
-    const double decay = o.weight_decay.value_or(default_weight_decay);
-    const AdamWOptions rest{.lr = lr * (standard.rest.lr / standard.lr), .weight_decay = decay};
-    return std::make_unique<Muon>(MuonOptions{.lr = lr, .weight_decay = decay, .rest = rest});
-  }
-  if (o.name == "rmsprop") return std::make_unique<RMSProp>(RMSPropOptions{.lr = lr});
-  if (o.name == "adagrad") return std::make_unique<AdaGrad>(AdaGradOptions{.lr = lr});
-  fail("unknown optimizer '{}': known ones are sgd, momentum, nesterov, adam, adamw, muon, rmsprop, adagrad", o.name);
-}
-
-Schedule make_schedule(const std::string& name, double lr, int64_t steps, double epochs) {
-  if (name.empty()) return {};
-  if (name == "constant") return ConstantLR{lr};
-  if (name == "step") return StepLR{.lr = lr, .step = std::max(epochs / 3, 1e-9), .gamma = 0.5};
-  if (name == "cosine") return CosineWarmRestarts{.lr_max = lr, .lr_min = 0, .t0 = std::max(epochs, 1e-9)};
-  if (name == "warmup") return LinearWarmup{.lr_start = 0, .lr_end = lr, .warmup = std::max(epochs / 10, 1e-9)};
-  if (name == "warmup_cosine") return WarmupCosine{.peak = lr, .warmup = steps / 10, .total = std::max<int64_t>(steps, 1)};
-  fail("unknown schedule '{}': known ones are constant, step, cosine, warmup, warmup_cosine", name);
-}
-
-DType dtype_named(const std::string& word) {
-  if (word == "fp32") return DType::f32;
-  if (word == "bf16") return DType::bf16;
-  fail("--dtype must be fp32 or bf16, not '{}'", word);
-}
-
-DType compute_dtype_of(const std::string& word) {
-  const DType dtype = dtype_named(word);
-  static bool said = false;
-  const std::string isa = cpu_backend().name();
-  const bool native = isa.find("bf16") != std::string::npos || isa.find("amx") != std::string::npos;
-  if (dtype == DType::bf16 && !native && !std::exchange(said, true))
-    note("bf16 emulated: storage saving only (this machine's products run in fp32)");
-  return dtype;
-}
-
-void add_dtype_option(CLI::App* command, std::string& word) {
-  command->add_option("--dtype", word, "fp32, or bf16: products and stored activations in bf16, parameters in fp32");
-}
-
-MatmulPrecision matmul_precision_of(const std::string& word) {
-  const MatmulPrecision precision = matmul_precision_from_name(word);
-  static bool said = false;
-  const std::string isa = cpu_backend().name();
-  const bool fast =
-      isa.find("amx") != std::string::npos || (precision == MatmulPrecision::bf16 && isa.find("bf16") != std::string::npos);
-  if (precision != MatmulPrecision::highest && !fast && !std::exchange(said, true))
-    note("--matmul-precision {}: right, but not faster than highest on this machine ({})", word, isa);
-  return precision;
-}
-
-void add_precision_option(CLI::App* command, std::string& word) {
-  command->add_option("--matmul-precision", word,
-                      "of fp32 products: highest (fp32), high (three bf16 products, about 5e-6 relative, for AMX) or bf16");
 }
 
 }  // namespace ws::cli

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/backend.h"
 #include "command.h"
 #include "ladder/climb.h"
 #include "ladder/parts.h"
@@ -97,12 +96,11 @@ Json products_in_parts(const LadderOptions& options, const Bench& bench) {
   while (parts.steps() < steps && !interrupted()) parts.step();
   const int64_t both = std::min(plain.steps(), parts.steps());
   const double a = plain.losses()[static_cast<size_t>(both - 1)], b = parts.losses()[static_cast<size_t>(both - 1)];
-  const std::string isa = cpu_backend().name();
   return line(
       "matmul_precision = high",
       fmt::format("three bf16 products in place of each of fp32: {:.2f}x the speed on this machine ({}; {:.2f} to {:.2f}); the "
                   "first loss differs by {:.1e}, loss {:.4f} after {} steps, {:.4f} in fp32",
-                  ratio.middle, isa.substr(isa.find(':') + 1), ratio.low, ratio.high, begin, b, both, a),
+                  ratio.middle, isa_name(), ratio.low, ratio.high, begin, b, both, a),
       {{"ratio", json_number(ratio.middle)},
        {"relative_difference_of_first_loss", json_number(begin)},
        {"steps", both},

@@ -2,7 +2,6 @@
 #include <optional>
 
 #include "api/training_state.h"
-#include "backend/backend.h"
 #include "command.h"
 #include "io/checkpoint.h"
 #include "io/file.h"

@@ -9,6 +9,7 @@
 #include "ladder/chart.h"
 #include "ladder/report_values.h"
 #include "support/progress.h"
+#include "support/text_table.h"
 
 namespace ws::cli {
 namespace {
@@ -56,7 +57,7 @@ std::vector<std::string> noise_notes(const Json& report) {
 
 std::string report_table(const Json& report) {
   std::string item = report.value("item", std::string("tokens"));
-  Table table({"rung", item + "/s", "predicted", "off by", "to R1", "GFLOP/s", "of roof", "temporaries", "wall"});
+  TextTable table({"rung", item + "/s", "predicted", "off by", "to R1", "GFLOP/s", "of roof", "temporaries", "wall"});
   for (const Json& rung : in_order(report))
     table.add({text(rung, "rung") + "  " + text(rung, "change"), number(rung, "tokens_per_s", 1, "{:.0f}"),
                number(rung, "predicted", 1, "{:.0f}"), number(rung, "prediction_error", 100, "{:+.0f} %"), ratio(rung),
@@ -75,7 +76,7 @@ std::string report_table(const Json& report) {
   for (const std::string& note : noise_notes(report)) out += note + "\n";
   if (report.contains("cells")) {
     out += "\n";
-    Table cells({"dtype", "batch", item + "/s", "temporaries", "wall"});
+    TextTable cells({"dtype", "batch", item + "/s", "temporaries", "wall"});
     for (const Json& cell : report["cells"])
       cells.add({text(cell, "dtype"), cell["batch"].dump(), number(cell, "tokens_per_s", 1, "{:.0f}"),
                  number(cell, "planned_temp_bytes", 1.0 / (1 << 20), "{:.1f} MiB"), text(cell, "wall")});
@@ -83,7 +84,8 @@ std::string report_table(const Json& report) {
   }
   if (report.contains("data_parallel") && !report["data_parallel"].empty()) {
     out += "\n";
-    Table ranks({"ranks", "of", "scaling", item + "/s", "overlapped", "predicted floor", "to one rank", "t_comm", "t_compute"});
+    TextTable ranks(
+        {"ranks", "of", "scaling", item + "/s", "overlapped", "predicted floor", "to one rank", "t_comm", "t_compute"});
     for (const Json& row : report["data_parallel"])
       ranks.add({row["ranks"].dump(), text(row, "of"), text(row, "scaling"), number(row, "plain_tokens_per_s", 1, "{:.0f}"),
                  number(row, "overlapped_tokens_per_s", 1, "{:.0f}"), number(row, "predicted", 1, "{:.0f}"),
@@ -145,8 +147,8 @@ std::string report_loss_chart(const Json& report) {
 }
 
 std::string compare_reports(const Json& a, const Json& b, const std::string& name_a, const std::string& name_b) {
-  Table table({"rung", "A " + a.value("item", std::string("tokens")) + "/s", "B", "B / A", "A to R1", "B to R1", "A temporaries",
-               "B temporaries", "A wall", "B wall"});
+  TextTable table({"rung", "A " + a.value("item", std::string("tokens")) + "/s", "B", "B / A", "A to R1", "B to R1",
+                   "A temporaries", "B temporaries", "A wall", "B wall"});
   std::vector<Json> list_a = in_order(a), list_b = in_order(b);
   auto find = [](const std::vector<Json>& list, const std::string& name) {
     auto at = std::find_if(list.begin(), list.end(), [&](const Json& r) { return text(r, "rung") == name; });
