@@ -56,6 +56,13 @@ std::string unexpected(const CLI::App& app) {
   return fmt::format("{} does not take: {}", command->get_name(), fmt::join(words, " "));
 }
 
+int end_of_wrong_usage(const CLI::App& app, const std::string& problem) {
+  const std::vector<CLI::App*> commands = app.get_subcommands();
+  const std::string own = commands.empty() ? "" : fmt::format("wholestep {} --help and ", commands[0]->get_name());
+  ws::note("{} ({}wholestep --help list{} what there is)", problem, own, own.empty() ? "s" : "");  // the latter the flags
+  return ws::cli::kUsageError;
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"wholestep: trains models in C++ with the whole step compiled into one call", "wholestep"};
   app.require_subcommand(0, 1);
@@ -82,11 +89,9 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& e) {
     return app.exit(e);  // --help, --version
   } catch (const CLI::ExtrasError&) {
-    ws::note("{} (wholestep --help lists what there is)", unexpected(app));
-    return ws::cli::kUsageError;
+    return end_of_wrong_usage(app, unexpected(app));
   } catch (const CLI::ParseError& e) {
-    ws::note("{} (wholestep --help lists what there is)", one_line(e.what()));
-    return ws::cli::kUsageError;
+    return end_of_wrong_usage(app, one_line(e.what()));
   }
   ws::cli::check_flag_names();
   if (!action) {

@@ -30,8 +30,8 @@ printf '{"type": "quantum"}' >unknown.json
 printf '12345678' >junk.safetensors
 printf '1,0.5\n3,4\n' >fractions.csv
 
-refuses 2 "--speed" bench --model mlp --speed 3
-refuses 2 "--model" bench
+refuses 2 "bench does not take: --speed (is --seed meant?) 3 (wholestep bench --help and wholestep --help list what there is)" bench --model mlp --speed 3
+refuses 2 "--model is required (wholestep bench --help and wholestep --help list what there is)" bench
 refuses 2 "frobnicate" frobnicate
 refuses 1 "unknown model 'resnet'" bench --model resnet
 refuses 1 "--mode must be loop or compiled" bench --model tiny --mode fast
@@ -88,7 +88,7 @@ refuses 2 "bench does not take: --thread=1 (is --threads meant?)" bench --model 
 refuses 2 "bench does not take: --colour 1 (wholestep" bench --model tiny --colour 1
 refuses 2 "train does not take: -data (is --data meant?) short.txt" train -data short.txt
 refuses 2 "wholestep does not take: trian (is train meant?)" trian
-refuses 2 "wholestep does not take: frobnicate (wholestep" frobnicate
+refuses 2 "wholestep does not take: frobnicate (wholestep --help lists what there is)" frobnicate
 refuses 2 "inspect does not take: --steps 0 (wholestep" inspect --model tiny --steps 0
 refuses 1 "--isa (WHOLESTEP_ISA) must be one of those that this machine has, avx2" roofs --isa zzz
 refuses 1 "--dump (WHOLESTEP_DUMP): cannot write short.txt: Not a directory" bench --model tiny --dump short.txt
