@@ -196,6 +196,59 @@ TEST(Executable, MiddleAxesAndViews) {
   })"));
 }
 
+// What is made of inputs alone goes where it is first read, but not into a loop that reads it in another order, or that waits for a
+// kernel that reads it.
+TEST(Executable, MadeOfInputsAlone) {
+  expect_right(parse(R"(graph main(%0 "x": f32[6, 4], %1 "y": f32[6, 4]) {
+    %2 = erf %0 : f32[6, 4]
+    %3 = swap_pairs %2 : f32[6, 4]
+    %4 = reduce_sum %3 {first_axis = 1, num_axes = 1} : f32[6]
+    %5 = exp %1 : f32[6, 4]
+    %6 = swap_pairs %5 : f32[6, 4]
+    %7 = add %5, %6 : f32[6, 4]
+    %8 = mul %7, %3 : f32[6, 4]
+    return %4 "sums", %8 "pairs"
+  })"));
+  expect_right(parse(R"(graph main(%0 "x": f32[8, 8], %1 "y": f32[8, 8]) {
+    %2 = erf %0 : f32[8, 8]
+    %3 = transpose %2 {permutation = [1, 0]} : f32[8, 8]
+    %4 = add %2, %3 : f32[8, 8]
+    %5 = reduce_sum %4 {first_axis = 1, num_axes = 1} : f32[8]
+    return %5 "symmetric"
+  })"));
+  expect_right(parse(R"(graph main(%0 "x": f32[8, 16], %1 "y": f32[8, 16]) {
+    %2 = erf %0 : f32[8, 16]
+    %3 = slice %2 {starts = [3, 0], steps = [1, 1], stops = [4, 16]} : f32[1, 16]
+    %4 = tanh %3 : f32[1, 16]
+    %5 = broadcast %4 {shape = [8, 16]} : f32[8, 16]
+    %6 = sigmoid %5 : f32[8, 16]
+    %7 = add %2, %6 : f32[8, 16]
+    %8 = reduce_max %7 {first_axis = 1, num_axes = 1} : f32[8]
+    return %8 "y"
+  })"));
+  expect_right(parse(R"(graph main(%0 "x": f32[2, 2, 2], %1 "y": f32[2, 2, 2]) {
+    %2 = erf %0 : f32[2, 2, 2]
+    %3 = swap_pairs %2 : f32[2, 2, 2]
+    %4 = reduce_sum %2 {first_axis = 2, num_axes = 1} : f32[2, 2]
+    %5 = reshape %4 {shape = [2, 2, 1]} : f32[2, 2, 1]
+    %6 = broadcast %5 {shape = [2, 2, 2]} : f32[2, 2, 2]
+    %7 = sub %2, %6 : f32[2, 2, 2]
+    %8 = mul %7, %3 : f32[2, 2, 2]
+    return %8 "y"
+  })"));
+}
+
+// A check on what a kernel read of an input that has been written over by then would be one on other numbers.
+TEST(Executable, StateThatWasCopiedBeforeItsUpdate) {
+  FlagScope verify("verify", "3");
+  expect_right(parse(R"(graph main(%0 "x": f32[24, 16], %1 "i": i32[]) {
+    %2 = add %0, %0 : f32[24, 16]
+    %3 = slice %0 {starts = [0, 7], steps = [1, 1], stops = [22, 9]} : f32[22, 2]
+    %4 = gather %3, %1 : f32[2]
+    return %4 "y", %2 "x" donates 0
+  })"));
+}
+
 // Axes of size 1 between larger ones: a column of one row, and a count that is always 0.
 TEST(Executable, UnitAxes) {
   for (const char* op : {"reduce_sum", "reduce_max"}) {
@@ -308,6 +361,20 @@ TEST(Executable, RandomGraphsUnderVerify) {
     expect_right(RandomGraph(seed).make(), 1e-3);
     if (HasFailure()) return;
   }
+}
+
+// No kernel runs to make an empty value, which others may read all the same: guards do not make it one that is read before it is written.
+TEST(Executable, EmptyTemporariesUnderPoison) {
+  FlagScope verify("verify", "3"), poison("poison", "1");
+  expect_right(parse(R"(graph main(%0 "i": i32[2], %1 "x": f32[2, 0], %2 "m": bf16[8, 65], %3 "a": f32[4, 0, 8]) {
+    %4 = cos %1 : f32[2, 0]
+    %5 = scatter_add %0, %4 {rows = 3} : f32[3, 0]
+    %6 = exp %5 : f32[3, 0]
+    %7 = cast %3 {dtype = bf16} : bf16[4, 0, 8]
+    %8 = matmul %7, %2 {out_dtype = f32, transpose_a = false, transpose_b = false} : f32[4, 0, 65]
+    %9 = reduce_sum %8 {first_axis = 1, num_axes = 1} : f32[4, 65]
+    return %6 "y", %9 "z"
+  })"));
 }
 
 TEST(Executable, NanCheckNamesTheKernel) {

@@ -58,13 +58,16 @@ double rounding_step(DType dtype, double a, double b) {
   return dtype == DType::bf16 && std::isnormal(larger) ? std::ldexp(1, std::ilogb(larger) - kFractionBits) : 0;
 }
 
+/// An empty buffer has none: no kernel runs to make one, so none is written.
+bool has_guard(const ProgramBuffer& b) { return b.role == ProgramBuffer::Role::kTemporary && b.num_elements > 0; }
+
 std::string title(const KernelCall& call) { return call.path.empty() ? call.name : call.name + " @" + call.path; }
 
 }  // namespace
 
 void add_guards(Program& program) {
   for (ProgramBuffer& b : program.buffers)
-    if (b.role == ProgramBuffer::Role::kTemporary) b.num_elements += kGuardBytes / static_cast<int64_t>(size_of(b.dtype));
+    if (has_guard(b)) b.num_elements += kGuardBytes / static_cast<int64_t>(size_of(b.dtype));
 }
 
 bool CheckedRun::wanted() {
@@ -136,7 +139,7 @@ void CheckedRun::check_guards(int call) const {
   const Program& p = executable_.program();
   for (int b : call_at(call).writes) {
     const ProgramBuffer& buffer = p.buffers[at(b)];
-    if (buffer.role != ProgramBuffer::Role::kTemporary || executable_.plan().offsets[at(b)] < 0) continue;
+    if (!has_guard(buffer) || executable_.plan().offsets[at(b)] < 0) continue;
     bool inside_old_data = false;  // its end lies inside what a larger host held
     for (int host = executable_.plan().shares_with[at(b)]; host >= 0; host = executable_.plan().shares_with[at(host)])
       inside_old_data |= p.buffers[at(host)].num_bytes() != buffer.num_bytes();
@@ -164,7 +167,11 @@ const CheckedRun::Known& CheckedRun::value(Value v) {
   if (auto it = expected_.find(v.id); it != expected_.end()) return known_[v.id] = {it->second.array};
   const Graph& g = executable_.graph();
   const int p = g.producer_of(v), b = buffer_of_value_[at(v.id)];
-  if (p < 0) return known_[v.id] = {read(b)};
+  if (p < 0) {
+    const bool written_over = std::any_of(written_before_.begin(), written_before_.end(),
+                                          [&](int w) { return executable_.program().buffers[at(w)].alias_of == b; });
+    return known_[v.id] = {read(b), written_over};  // then this kernel reads a copy of it
+  }
   const Node& node = g.nodes()[at(p)];
   std::vector<RefArray> inputs;
   bool stale = false;

@@ -1,6 +1,8 @@
 #include "schedule/groups.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 
 #include "support/error.h"
 
@@ -120,7 +122,10 @@ class Grouper {
     return static_cast<int>(groups_.list.size()) - 1;
   }
   void add(int n, int g) {
-    for (Value v : node(n).inputs) settle(v, g);
+    settle_inputs(n, g);
+    enter(n, g);
+  }
+  void enter(int n, int g) {
     auto& nodes = group(g).nodes;
     nodes.insert(std::upper_bound(nodes.begin(), nodes.end(), n), n);
     groups_.of_node[static_cast<size_t>(n)] = g;
@@ -145,29 +150,71 @@ class Grouper {
   bool may_float(const Node& e) const {
     return std::all_of(e.inputs.begin(), e.inputs.end(), [&](Value v) { return home(v) < 0 || is_ready_early(home(v)); });
   }
-  /// v is about to be read by group g: if its maker still floats, it goes there where it fits, else into a group of its own.
-  void settle(Value v, int g) {
-    if (!is_floating(v)) return;
-    const Value base = views_.of(v).base;
-    const int maker = graph_.producer_of(base);
-    Group& target = group(g);
+  /// What floats and node n waits for, readers before what they read: whether it goes into the group that n enters.
+  using Company = std::map<int, bool, std::greater<>>;
+  /// `target`: group g, whose loop nest becomes one for those that go there, too.
+  Company company_of(int n, int g, Group& target) const {
+    Company company;
+    const auto reads = [&](int reader, bool inside) {
+      for (Value v : node(reader).inputs) {
+        if (!is_floating(v)) continue;
+        // Only element for element, and by none that has to run before g.
+        bool& fits = company.try_emplace(graph_.producer_of(views_.of(v).base), true).first->second;
+        fits = fits && inside && views_.is_whole(v) && !node(reader).op->has(kSwapsPairs);
+      }
+    };
+    reads(n, true);
+    size_t num_inside = 0;
+    for (auto& [maker, fits] : company) {
+      fits = fits && widen_for(maker, g, target, num_inside);
+      num_inside += fits;
+      reads(maker, fits);
+    }
+    return company;
+  }
+  /// Whether a floating node may enter g, beside `num_more` others.
+  bool widen_for(int n, int g, Group& target, size_t num_more) const {
+    const Node& e = node(n);
+    const Value result = e.results[0];
     std::vector<int64_t> cuts = target.cuts;
-    const Node& e = node(maker);
     const bool fits = target.kind != Group::Kind::kLibrary && !target.closed && !target.has_flat_reduce &&
-                      count(base) == target.elements && views_.is_whole(v) && !e.op->has(kIndexed) && !e.op->has(kSwapsPairs) &&
-                      target.nodes.size() < kMaxNodes && merge_cuts(cuts, graph_.type_of(base).shape, 1) &&
+                      count(result) == target.elements && !e.op->has(kIndexed) && !e.op->has(kSwapsPairs) &&
+                      target.nodes.size() + num_more < kMaxNodes &&
+                      std::all_of(e.inputs.begin(), e.inputs.end(), [&](Value v) { return reads_in_place(v, target, g, 1); }) &&
+                      merge_cuts(cuts, graph_.type_of(result).shape, 1) &&
                       (target.kind != Group::Kind::kGemm || columns_stay_whole(cuts, target)) &&
                       !(target.kind == Group::Kind::kGemm && target.nodes.empty());
-    if (!fits) return settle_alone(maker, g);
-    target.cuts = std::move(cuts);
-    floating_[static_cast<size_t>(maker)] = false;
-    add(maker, g);
+    if (fits) target.cuts = std::move(cuts);
+    return fits;
   }
-  /// `reader`: the group that waits for it, -1: none.
-  void settle_alone(int n, int reader = -1) {
+  /// What floated when n's inputs were made may read what has entered g since: then it cannot run before g.
+  bool company_keeps_order(int n, int g, Group& target) const {
+    for (const auto& [maker, inside] : company_of(n, g, target))
+      for (Value v : node(maker).inputs) {
+        const int h = home(v);
+        if (h >= 0 && (h == g ? !inside : test(ancestors_[static_cast<size_t>(h)], g))) return false;
+      }
+    return true;
+  }
+  /// n is about to enter group g: what it reads that still floats goes there too where it fits, else into groups of its own.
+  void settle_inputs(int n, int g) {
+    const Company company = company_of(n, g, group(g));
+    waiting_.push_back(g);
+    for (const auto& [maker, inside] : company)
+      if (!inside) settle_alone(maker);
+    waiting_.pop_back();
+    for (auto at = company.rbegin(); at != company.rend(); ++at)
+      if (at->second) floating_[static_cast<size_t>(at->first)] = false, enter(at->first, g);
+  }
+  void settle_alone(int n) {
     if (!floating_[static_cast<size_t>(n)]) return;
     floating_[static_cast<size_t>(n)] = false;
-    join_or_open(n, reader);
+    join_or_open(n);
+  }
+  /// A group that waits for what is being placed, or for one that does.
+  bool waits(int g) const {
+    return std::any_of(waiting_.begin(), waiting_.end(),
+                       [&](int w) { return w == g || test(ancestors_[static_cast<size_t>(g)], w); });
   }
 
   /// Elements of the loop nest that one result element of n stands for: 1 at element level, `inner` at row level; 0: does not fit.
@@ -210,7 +257,7 @@ class Grouper {
   }
 
   bool can_join_elementwise(int n, int g) {
-    Group& target = group(g);
+    Group target = group(g);
     const Node& e = node(n);
     const int64_t elements = count(e.results[0]);
     const int64_t scale = level_scale(target, elements);
@@ -225,6 +272,12 @@ class Grouper {
     if (!merge_cuts(cuts, graph_.type_of(e.results[0]).shape, scale)) return false;
     if (target.kind == Group::Kind::kGemm && !columns_stay_whole(cuts, target)) return false;
     target.cuts = std::move(cuts);
+    return widen(n, g, std::move(target));
+  }
+  /// Makes group g what n needs it to be.
+  bool widen(int n, int g, Group target) {
+    if (!company_keeps_order(n, g, target)) return false;
+    group(g) = std::move(target);
     return true;
   }
   /// A hole walks [rows, columns]: no cut strictly inside the columns.
@@ -237,7 +290,7 @@ class Grouper {
   }
 
   bool can_join_reduce(int n, int g) {
-    Group& target = group(g);
+    Group target = group(g);
     const Node& r = node(n);
     const ReduceShape shape = reduce_shape(graph_, r);
     const Value x = r.inputs[0];
@@ -265,7 +318,7 @@ class Grouper {
       target.inner = inner;
     }
     target.cuts = std::move(cuts);
-    return true;
+    return widen(n, g, std::move(target));
   }
 
   /// Groups to try, best first: those that make an input, then recent ones that read the same values.
@@ -320,12 +373,11 @@ class Grouper {
     else
       join_or_open(n);
   }
-  void join_or_open(int n, int reader = -1) {
+  void join_or_open(int n) {
     const bool counts = node(n).op->arity == 0;  // iota keeps its dims apart: made once, read by others
     if (fuse_ && !counts)
       for (int g : candidates(n))
-        if (g != reader && (reader < 0 || !test(ancestors_[static_cast<size_t>(g)], reader)) && can_join_elementwise(n, g))
-          return add(n, g);
+        if (!waits(g) && can_join_elementwise(n, g)) return add(n, g);
     const Type& type = graph_.type_of(node(n).results[0]);
     const int g = open(n, Group::Kind::kLoop, type.shape.num_elements(), fuse_ ? "no producer's loop fits" : "fusion is off");
     merge_cuts(group(g).cuts, type.shape, 1);
@@ -379,6 +431,7 @@ class Grouper {
   std::vector<Bits> ancestors_;
   std::vector<std::vector<int>> sources_;  // by group: groups it reads from
   std::vector<bool> floating_;             // by node
+  std::vector<int> waiting_;               // groups that nodes enter as soon as what they read is placed
   std::vector<std::vector<int>> uses_;     // by base value: nodes that read it (-1: a graph output)
 };
 
