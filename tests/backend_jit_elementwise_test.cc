@@ -318,5 +318,22 @@ TEST(JitElementwise, SelectsKeepDenormalsFusedOrNot) {
   }
 }
 
+// A conversion is arithmetic: f64 and back makes zeros of denormals, in one kernel as in two.
+TEST(JitElementwise, ThereAndBackDropsDenormals) {
+  KernelWriter w(Walk::kElements, 1);
+  const int wide = w.op("cast", {w.load(DType::f32)}, DType::f64, {{"dtype", DType::f64}});
+  w.store(w.op("cast", {w.op("neg", {wide}, DType::f64)}, DType::f32, {{"dtype", DType::f32}}), DType::f32);
+  for (Isa isa : machine_isas()) {
+    Array in(DType::f32, 20), out(DType::f32, 20);
+    const float values[] = {1e-40f, -1e-40f, 0.0f, -0.0f, 2.5f, -2.5f, INFINITY};
+    for (int64_t i = 0; i < 20; ++i) in.at<float>(i) = values[i % 7];
+    Call(*w.done(), {20}).bind_dense(0, in).bind_dense(1, out).run(compile_one(isa, w.done()), Walk::kElements);
+    for (int64_t i = 0; i < 20; ++i) {
+      const float value = -in.at<float>(i), kept = std::abs(value) < 1 ? std::copysign(0.0f, value) : value;
+      EXPECT_EQ(std::bit_cast<uint32_t>(out.at<float>(i)), std::bit_cast<uint32_t>(kept)) << value;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ws::test

@@ -186,6 +186,14 @@ llvm::Value* VectorScalarBuilder::float_to_u32(llvm::Value* value, llvm::Type* t
   return ir_.CreateXor(ir_.CreateFPToSI(reduced, type), top_bit);
 }
 
+// LLVM drops a widening that is narrowed again, and with it what made zeros of f32's denormals.
+llvm::Value* VectorScalarBuilder::without_denormals(llvm::Value* value) {
+  llvm::Type* words = vector_of(ir_.getInt32Ty());
+  llvm::Value* is_zero = ir_.CreateFCmpOEQ(value, llvm::Constant::getNullValue(value->getType()));
+  llvm::Value* kept = ir_.CreateSelect(is_zero, ConstantInt::get(words, 0x80000000u), llvm::Constant::getAllOnesValue(words));
+  return ir_.CreateBitCast(ir_.CreateAnd(ir_.CreateBitCast(value, words), kept), value->getType());
+}
+
 Lanes VectorScalarBuilder::convert(const Lanes& a, DType to) {
   llvm::Type* type = vector_of(computing_element(to));
   if (a.dtype == to) return a;
@@ -198,7 +206,7 @@ Lanes VectorScalarBuilder::convert(const Lanes& a, DType to) {
     return {ir_.CreateSelect(a.value, one, llvm::Constant::getNullValue(type)), to};
   }
   if (is_floating(a.dtype) && is_floating(to))
-    return {to == DType::f64 ? ir_.CreateFPExt(a.value, type) : ir_.CreateFPTrunc(a.value, type), to};
+    return {to == DType::f64 ? ir_.CreateFPExt(without_denormals(a.value), type) : ir_.CreateFPTrunc(a.value, type), to};
   if (to == DType::u32 && is_floating(a.dtype)) return {float_to_u32(a.value, type), to};
   if (is_floating(a.dtype)) return {ir_.CreateFPToSI(a.value, type), to};
   if (is_floating(to)) return {a.dtype == DType::i32 ? ir_.CreateSIToFP(a.value, type) : ir_.CreateUIToFP(a.value, type), to};

@@ -90,6 +90,7 @@ class VectorScalarBuilder final : public ScalarBuilder {
   S make(llvm::Value* value, DType dtype, bool is_bf16 = false) { return wrap({value, dtype, is_bf16}); }
   S unary(llvm::Intrinsic::ID id, S a, bool keeps_bf16);
   Lanes convert(const Lanes& a, DType to);
+  llvm::Value* without_denormals(llvm::Value* value);
   llvm::Value* float_to_u32(llvm::Value* value, llvm::Type* type);
   llvm::Value* linear_start();
 
