@@ -36,6 +36,7 @@ class ProgramMaker {
     kind_ = kKinds[below(std::size(kKinds))];
     tame_ = below(3) != 0;
     smooth_ = tame_ && chance(3);
+    odd_one_in_ = chance(3) ? 2 : 10;
     shape_ = kind_ == Kind::kLongRows ? Shape{1 + below(3), pick({16, 17, 100, 511, 513, 1000, 4095, 4096, 4097, 8200, 12289})}
                                       : some_shape();
     const int64_t num_inputs = 2 + below(3), num_steps = 3 + below(chance(4) ? 30 : 12);
@@ -104,7 +105,7 @@ class ProgramMaker {
   Value input(const Type& t, int64_t limit) {
     const Value v = graph_.add_input("x" + std::to_string(graph_.inputs().size()), t);
     Bytes bytes(at(t.num_bytes()));
-    const double scale = chance(4) ? 30 : 2;
+    const double scale = !smooth_ && chance(4) ? 30 : 2;
     for (int64_t i = 0; i < t.shape.num_elements(); ++i) {
       char* to = bytes.data() + i * static_cast<int64_t>(size_of(t.dtype));
       const double x = number(scale);
@@ -122,11 +123,11 @@ class ProgramMaker {
     return v;
   }
   double number(double scale) {
-    if (!tame_ && chance(10)) {
+    if (!tame_ && chance(odd_one_in_)) {
       constexpr double kOdd[] = {0.0,       -0.0, 1e-40, -1e-40, 5e-39,  -1.1754944e-38, 1.18e-38, HUGE_VAL,
                                  -HUGE_VAL, NAN,  1e30,  -3e38,  3.4e38, 1e-30,          -1e-20,   1.0,
                                  -1.0,      0.5,  1e-45, -2e-39, 88.8,   -104,           16777217};
-      return kOdd[below(std::size(kOdd))];
+      return kOdd[below(odd_one_in_ == 2 ? 6 : std::size(kOdd))];  // many: zeros and denormals
     }
     if (chance(20)) return static_cast<double>(below(5)) - 2;
     return scale * (static_cast<double>(rng_() >> 11) / 0x1p52 - 1);
@@ -580,6 +581,7 @@ class ProgramMaker {
   std::vector<Value> pool_;
   Kind kind_ = Kind::kAnything;
   Shape shape_;
+  int64_t odd_one_in_ = 10;            // numbers that are not tame
   bool tame_ = true, smooth_ = false;  // ordinary numbers; see RandomProgram
 };
 

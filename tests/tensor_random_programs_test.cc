@@ -96,9 +96,16 @@ std::string verified(const RandomProgram& p, const Values& loop, uint64_t) {
 }
 
 std::string as_text(const RandomProgram& p, const Values&, uint64_t) {
-  const std::string text = print(p.graph), again = print(parse(text));
-  verify(parse(text));
-  return text == again ? "" : "its text comes back as\n" + again;
+  const std::string text = print(p.graph);
+  const Graph back = parse(text);
+  verify(back);
+  if (print(back) != text) return "its text comes back as\n" + print(back);
+  for (size_t n = 0; n < p.graph.nodes().size(); ++n) {  // print() may say too little
+    const Node &node = p.graph.nodes()[n], &other = back.nodes()[n];
+    if (node.op != other.op || !(node.attrs == other.attrs) || node.checkpoint != other.checkpoint)
+      return fmt::format("node {} ({}) comes back another", n, node.op->name);
+  }
+  return "";
 }
 
 double flushed(double x, DType dtype) {
