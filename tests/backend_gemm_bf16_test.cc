@@ -31,6 +31,7 @@ void expect_bits(const Matrix& a, const Matrix& b, const Size& s, std::vector<fl
       for (float& x : expected) x = widen(narrow(x));
     for (GemmIsa isa : isas) {
       for (int threads : thread_counts) {
+        if (is_modelled(isa) && threads != thread_counts.back()) continue;
         const std::vector<float> got = run_checked(g, isa, threads, threads % 2 ? 0 : 3);
         const int64_t at = first_difference(got.data(), expected.data(), static_cast<int64_t>(expected.size()));
         ASSERT_EQ(at, -1) << s << " to " << ws::name_of(result) << ", " << name_of(isa) << ", threads " << threads << ": "

@@ -21,16 +21,18 @@
 
 namespace ws::cpu::test {
 
+/// AVX-512's on the processor where it has them, else on the model of its instructions (avx512_model/).
 inline std::vector<GemmIsa> available_isas() {
   std::vector<GemmIsa> isas = {GemmIsa::portable};
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) isas.push_back(GemmIsa::avx2);
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl"))
-    isas.push_back(GemmIsa::avx512);
-  if (isas.back() == GemmIsa::avx512 && supports(Isa::avx512_bf16)) isas.push_back(GemmIsa::avx512_bf16);
+  if (supports(Isa::avx2)) isas.insert(isas.end(), {GemmIsa::avx2, GemmIsa::avx512, GemmIsa::avx512_bf16});
 #endif
   return isas;
+}
+
+/// Whether it runs on a model of its instructions: large products are then left to those that have them.
+inline bool is_modelled(GemmIsa isa) {
+  return (isa == GemmIsa::avx512 && !supports(Isa::avx512)) || (isa == GemmIsa::avx512_bf16 && !supports(Isa::avx512_bf16));
 }
 
 inline std::string name_of(GemmIsa isa) {

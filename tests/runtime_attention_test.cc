@@ -25,12 +25,14 @@ const std::vector<Case> kBf16Cases = [] {
   return cases;
 }();
 
+/// Of generated loops and of products. Products of AVX-512 run on the processor where it has them, else on the model of its
+/// instructions (avx512_model/), between loops of AVX2.
 std::vector<std::pair<Isa, GemmIsa>> isas() {
   std::vector<std::pair<Isa, GemmIsa>> found;
-  if (supports(Isa::avx2)) found.emplace_back(Isa::avx2, GemmIsa::portable);
-  if (supports(Isa::avx2)) found.emplace_back(Isa::avx2, GemmIsa::avx2);
-  if (supports(Isa::avx512)) found.emplace_back(Isa::avx512, GemmIsa::avx512);
-  if (supports(Isa::avx512_bf16)) found.emplace_back(Isa::avx512_bf16, GemmIsa::avx512_bf16);
+  if (!supports(Isa::avx2)) return found;
+  for (const GemmIsa isa : {GemmIsa::portable, GemmIsa::avx2}) found.emplace_back(Isa::avx2, isa);
+  found.emplace_back(supports(Isa::avx512) ? Isa::avx512 : Isa::avx2, GemmIsa::avx512);
+  found.emplace_back(supports(Isa::avx512_bf16) ? Isa::avx512_bf16 : Isa::avx2, GemmIsa::avx512_bf16);
   return found;
 }
 

@@ -105,5 +105,8 @@ const AttentionIsaCode& attention_code_portable();
 const AttentionIsaCode& attention_code_avx2();
 const AttentionIsaCode& attention_code_avx512();
 const AttentionIsaCode& attention_code_avx512_bf16();  // of bf16 only
+// Models of instructions, as in gemm/code.h.
+[[gnu::weak]] const AttentionIsaCode& attention_code_avx512_model();
+[[gnu::weak]] const AttentionIsaCode& attention_code_avx512_bf16_model();
 
 }  // namespace ws::cpu

@@ -25,4 +25,8 @@ const GemmCode& gemm_code_avx512_bf16();
 const GemmCode& gemm_code_amx();
 const GemmCode& gemm_code_amx_model();
 
+// Models of instructions, linked into tests (tests/avx512_model): what runs where the processor lacks them and a test asks for them.
+[[gnu::weak]] const GemmCode& gemm_code_avx512_model();
+[[gnu::weak]] const GemmCode& gemm_code_avx512_bf16_model();
+
 }  // namespace ws::cpu
