@@ -1,6 +1,9 @@
 // What each DEBUG level adds.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <vector>
+
 #include "support/flags.h"
 #include "support/log.h"
 #include "tensor/program_cache.h"
@@ -52,6 +55,21 @@ TEST(Debug, ProgramsUnderChecksAreTheirOwn) {
   EXPECT_EQ(compiled_by("poison", "1"), 1);
   EXPECT_EQ(compiled_by("verify", "3"), 1);
   EXPECT_EQ(compiled_by("verify", "1"), 0);
+}
+
+// The reference computes in double precision, where these squares and their quotients stay finite.
+TEST(Debug, VerifyKnowsWhatLeavesTheRange) {
+  const FlagScope verify("verify", "3");
+  auto f = jit([](const Tensor& x) {
+    const Tensor square = x * x;
+    return (square - square) + 1.0;
+  });
+  const std::vector<float> got = f(Tensor::from(std::vector{3e20f, 2.0f, 1e-30f}, {3})).to_vector<float>();
+  EXPECT_TRUE(std::isnan(got[0]));
+  EXPECT_EQ(got[1], 1);
+  EXPECT_EQ(got[2], 1);
+  auto g = jit([](const Tensor& x) { return 1.0 / (x * x); });
+  EXPECT_EQ(g(Tensor::from(std::vector{1e-30f}, {1})).to_vector<float>()[0], HUGE_VALF);
 }
 
 }  // namespace

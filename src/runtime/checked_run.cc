@@ -61,6 +61,16 @@ double rounding_step(DType dtype, double a, double b) {
 /// An empty buffer has none: no kernel runs to make one, so none is written.
 bool has_guard(const ProgramBuffer& b) { return b.role == ProgramBuffer::Role::kTemporary && b.num_elements > 0; }
 
+/// What a kernel goes on with, where the reference, in double precision, has not left the range of fp32: an infinity, or zero.
+void keep_to_range(RefArray& a) {
+  if (a.type.dtype != DType::f32 && a.type.dtype != DType::bf16) return;
+  constexpr double kOverflows = 0x1.ffffffp127, kSmallestNormal = 0x1p-126;
+  for (double& x : a.data) {
+    if (std::abs(x) >= kOverflows) x = std::copysign(HUGE_VAL, x);
+    if (std::abs(x) < kSmallestNormal) x = std::copysign(0.0, x);
+  }
+}
+
 std::string title(const KernelCall& call) { return call.path.empty() ? call.name : call.name + " @" + call.path; }
 
 }  // namespace
@@ -188,6 +198,7 @@ const CheckedRun::Known& CheckedRun::value(Value v) {
     stale |= known.stale;
   }
   std::vector<RefArray> results = interpret_node(g, node, inputs);
+  std::for_each(results.begin(), results.end(), keep_to_range);
   for (size_t i = 0; i < results.size(); ++i) known_[node.results[i].id] = {std::move(results[i]), stale};
   return known_[v.id];
 }
