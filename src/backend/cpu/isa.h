@@ -16,6 +16,12 @@ std::optional<Isa> isa_from_name(std::string_view name);
 /// True where the processor has it and the operating system saves its registers (for AMX: permits them, which is asked for here).
 bool supports(Isa isa);
 
+/// Kernels of `isa`; where the processor lacks it and tests have linked a model of its instructions in (else null), those of the model.
+template <class Code>
+const Code& code_or_model(Isa isa, const Code& (*code)(), const Code& (*model)()) {
+  return model != nullptr && !supports(isa) ? model() : code();
+}
+
 /// What generated loops use of it: matrix instructions are for products.
 constexpr Isa loop_isa(Isa isa) { return isa < Isa::avx512 ? isa : Isa::avx512; }
 

@@ -14,24 +14,17 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
 
-#if defined(__x86_64__)
-const AttentionIsaCode& avx512_code() {
-  static const AttentionIsaCode& code =
-      attention_code_avx512_model != nullptr && !supports(Isa::avx512) ? attention_code_avx512_model() : attention_code_avx512();
-  return code;
-}
-const AttentionIsaCode& avx512_bf16_code() {
-  static const AttentionIsaCode& code = attention_code_avx512_bf16_model != nullptr && !supports(Isa::avx512_bf16)
-                                            ? attention_code_avx512_bf16_model()
-                                            : attention_code_avx512_bf16();
-  return code;
-}
-#endif
-
 const AttentionIsaCode& code_for(const Attention& a, GemmIsa isa) {
 #if defined(__x86_64__)
-  if (has_bf16_pairs(a.q.dtype, isa)) return avx512_bf16_code();
-  if (isa >= GemmIsa::avx512) return avx512_code();
+  if (has_bf16_pairs(a.q.dtype, isa)) {
+    static const AttentionIsaCode& code =
+        code_or_model(Isa::avx512_bf16, attention_code_avx512_bf16, attention_code_avx512_bf16_model);
+    return code;
+  }
+  if (isa >= GemmIsa::avx512) {
+    static const AttentionIsaCode& code = code_or_model(Isa::avx512, attention_code_avx512, attention_code_avx512_model);
+    return code;
+  }
   if (isa == GemmIsa::avx2) return attention_code_avx2();
 #endif
   static_cast<void>(a), static_cast<void>(isa);

@@ -9,23 +9,12 @@
 namespace ws::cpu {
 namespace {
 
-#if defined(__x86_64__)
-const GemmCode& avx512_code() {
-  static const GemmCode& code =
-      gemm_code_avx512_model != nullptr && !supports(Isa::avx512) ? gemm_code_avx512_model() : gemm_code_avx512();
-  return code;
-}
-const GemmCode& avx512_bf16_code() {
-  static const GemmCode& code = gemm_code_avx512_bf16_model != nullptr && !supports(Isa::avx512_bf16)
-                                    ? gemm_code_avx512_bf16_model()
-                                    : gemm_code_avx512_bf16();
-  return code;
-}
-#endif
-
 const GemmCode& code_for(GemmIsa isa) {
 #if defined(__x86_64__)
-  if (isa >= GemmIsa::avx512) return avx512_code();
+  if (isa >= GemmIsa::avx512) {
+    static const GemmCode& code = code_or_model(Isa::avx512, gemm_code_avx512, gemm_code_avx512_model);
+    return code;
+  }
   if (isa == GemmIsa::avx2) return gemm_code_avx2();
 #else
   static_cast<void>(isa);
@@ -39,7 +28,10 @@ const GemmCode& blocked_code_for(const Gemm& g, GemmIsa isa) {
   if (is_bf16 && isa == GemmIsa::amx_model) return gemm_code_amx_model();
 #if defined(__x86_64__)
   if (isa == GemmIsa::amx && uses_amx_tiles(g)) return gemm_code_amx();
-  if (is_bf16 && isa >= GemmIsa::avx512_bf16) return avx512_bf16_code();
+  if (is_bf16 && isa >= GemmIsa::avx512_bf16) {
+    static const GemmCode& code = code_or_model(Isa::avx512_bf16, gemm_code_avx512_bf16, gemm_code_avx512_bf16_model);
+    return code;
+  }
 #endif
   return code_for(isa);
 }
