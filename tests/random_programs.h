@@ -49,6 +49,7 @@ class ProgramMaker {
     choose_outputs();
     if (chance(3)) append_gradient();
     choose_donations();
+    for (const GraphOutput& o : outputs_) graph_.add_output(o.value, o.name, o.donates_input);
     return {graph_, std::move(inputs_), smooth_};
   }
 
@@ -530,7 +531,7 @@ class ProgramMaker {
     for (Value v : pool_)
       if (!used[at(v.id)] && graph_.producer_of(v) >= 0 && !chance(4)) output(v, "y");
   }
-  void output(Value v, const char* name) { graph_.add_output(v, name + std::to_string(graph_.outputs().size())); }
+  void output(Value v, const char* name) { outputs_.push_back({v, name + std::to_string(outputs_.size())}); }
 
   void append_gradient() {
     const Value y = find([](const Type& t) { return is_floating(t.dtype); });
@@ -551,27 +552,14 @@ class ProgramMaker {
   /// State: an output takes the place of an input of its type.
   void choose_donations() {
     if (chance(2)) return;
-    std::vector<GraphOutput> outputs = graph_.outputs();
     std::vector<bool> given(graph_.inputs().size());
-    for (GraphOutput& o : outputs)
+    for (GraphOutput& o : outputs_)
       for (size_t i = 0; i < given.size(); ++i)
         if (!given[i] && type(graph_.inputs()[i].value) == type(o.value) && chance(2)) {
           o.donates_input = static_cast<int>(i);
           given[i] = true;
           break;
         }
-    // What donates, and what is there to be read only, in another graph: outputs cannot be changed.
-    Graph with;
-    std::vector<Value> to(at(graph_.num_values()));
-    for (const GraphInput& in : graph_.inputs()) to[at(in.value.id)] = with.add_input(in.name, type(in.value));
-    for (const Node& node : graph_.nodes()) {
-      std::vector<Value> operands;
-      for (Value v : node.inputs) operands.push_back(to[at(v.id)]);
-      const std::vector<Value> results = with.add_node(*node.op, operands, node.attrs, node.path, node.checkpoint);
-      for (size_t i = 0; i < results.size(); ++i) to[at(node.results[i].id)] = results[i];
-    }
-    for (const GraphOutput& o : outputs) with.add_output(to[at(o.value.id)], o.name, o.donates_input);
-    graph_ = with;
   }
 
   std::mt19937_64 rng_;
@@ -579,6 +567,7 @@ class ProgramMaker {
   GraphBuilder b_;
   std::vector<Bytes> inputs_;
   std::vector<Value> pool_;
+  std::vector<GraphOutput> outputs_;
   Kind kind_ = Kind::kAnything;
   Shape shape_;
   int64_t odd_one_in_ = 10;            // numbers that are not tame
